@@ -1,0 +1,132 @@
+"""A pipeline: topics in, a handler, topics out; and the parts that run it."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+import structlog
+from aiokafka.errors import KafkaError
+
+from assay_runtime.batch import BatchEngine
+from assay_runtime.dead_letters import DeadLetterLimit
+from assay_runtime.health import Health
+from assay_runtime.intake import Intake, StoredPositions
+from assay_runtime.lane import LaneEngine
+from assay_runtime.publisher import Publisher
+from assay_runtime.records import Decoder
+from assay_runtime.settings import KafkaSection
+from assay_runtime.stage import Handler, Stage
+
+log = structlog.get_logger()
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What a service's `app.py` declares.
+
+    `first` topics are read before the others (lane engine). `dead_letter_ratio` None turns the
+    dead-letter limit off. A sink sets `keeps_dead_letters` False: it cannot fail on content.
+    """
+
+    name: str
+    topics: tuple[str, ...]
+    decode: Decoder
+    handler: Handler
+    engine: Literal["batch", "lane"] = "batch"
+    max_records: int = 500
+    slots: int = 16
+    first: frozenset[str] = frozenset()
+    dead_letter_ratio: float | None = 0.5
+    keeps_dead_letters: bool = True
+    stored_positions: StoredPositions | None = None
+
+
+class Runner:
+    """One running pipeline: consumer group `assay.<name>`, a producer, an engine."""
+
+    def __init__(
+        self, service: str, pipeline: Pipeline, kafka: KafkaSection, health: Health
+    ) -> None:
+        self.name = pipeline.name
+        self._health = health
+        self._kafka = kafka
+        client_id = f"{pipeline.name}@{socket.gethostname()}"
+        self._publisher = Publisher(kafka, client_id, pipeline.name)
+        self._stage = Stage(
+            pipeline=pipeline.name,
+            service=service,
+            decode=pipeline.decode,
+            handler=pipeline.handler,
+            publisher=self._publisher,
+            limit=DeadLetterLimit(pipeline.dead_letter_ratio),
+            keeps_dead_letters=pipeline.keeps_dead_letters,
+            on_pause=self._paused,
+        )
+        self._intake = Intake(
+            kafka,
+            pipeline=pipeline.name,
+            group=f"assay.{pipeline.name}",
+            topics=pipeline.topics,
+            client_id=client_id,
+            drain=lambda seconds: self._engine.drain(seconds),
+            stored_positions=pipeline.stored_positions,
+        )
+        self._engine: BatchEngine | LaneEngine
+        if pipeline.engine == "batch":
+            self._engine = BatchEngine(
+                pipeline.name, self._intake, self._stage, pipeline.max_records
+            )
+        else:
+            self._engine = LaneEngine(
+                pipeline.name, self._intake, self._stage, pipeline.slots, pipeline.first
+            )
+        health.add_checks({f"{pipeline.name}.group": self._check_assigned})
+
+    async def start(self) -> None:
+        """Connect; a broker that is not there is waited for, and said so."""
+        await self._connected(self._publisher.start)
+        await self._connected(self._intake.start)
+
+    async def run(self) -> None:
+        """Until `stop`, or until the engine or the watchdog gives up."""
+        async with asyncio.TaskGroup() as group:
+            watchdog = group.create_task(self._watch())
+            await self._engine.run()
+            watchdog.cancel()
+
+    async def stop(self, drain_s: float) -> None:
+        """Stop intake, drain, flush, commit, leave the group, close the producer."""
+        await self._engine.stop(drain_s)
+        await self._intake.stop()
+        await self._publisher.stop()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(2)
+            self._intake.check_progress()
+
+    def _paused(self, reason: str | None) -> None:
+        self._health.note(self.name, reason)
+        self._intake.note_progress()
+
+    async def _check_assigned(self) -> str | None:
+        return None if self._intake.assigned else "no partitions assigned yet"
+
+    async def _connected(self, connect: Callable[[], Awaitable[T]]) -> T:
+        wait = 0.5
+        while True:
+            try:
+                connected = await connect()
+                self._health.note(self.name, None)
+                return connected
+            except (KafkaError, OSError) as error:
+                problem = f"broker at {self._kafka.bootstrap} is not reachable: {error}"
+                self._health.note(self.name, problem)
+                log.warning("waiting_for_broker", bootstrap=self._kafka.bootstrap, error=str(error))
+                await asyncio.sleep(wait)
+                wait = min(wait * 2, 5.0)

@@ -1,0 +1,149 @@
+"""Runs a service: its pipelines, its pages, its readiness, its graceful end (DESIGN §3)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import socket
+import sys
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import structlog
+from starlette.applications import Starlette
+from starlette.types import ASGIApp
+
+from assay_runtime import http, logging
+from assay_runtime.failures import Stop
+from assay_runtime.health import Check, Health
+from assay_runtime.pipeline import Pipeline, Runner
+from assay_runtime.settings import Settings, SettingsError, load
+
+log = structlog.get_logger()
+
+# A supervisor reads this line to learn where the service listens.
+READY_PREFIX = "assay-ready "
+
+
+@dataclass(slots=True)
+class Service:
+    """A service put together: what `app.build` returns.
+
+    `resources` are entered before the pipelines start and left after they have stopped, in
+    reverse order; `app` is the service's own ASGI application, mounted beside health and metrics.
+    `drain_s` is how long running records may take to finish on SIGTERM.
+    """
+
+    name: str
+    pipelines: Sequence[Pipeline]
+    app: ASGIApp | None = None
+    resources: Sequence[contextlib.AbstractAsyncContextManager[object]] = ()
+    checks: Mapping[str, Check] = field(default_factory=dict)
+    background: Sequence[Callable[[], Awaitable[None]]] = ()
+    drain_s: float = 10.0
+
+
+async def run(service: Service, settings: Settings) -> None:
+    """Until SIGTERM or SIGINT; raises what ended it otherwise."""
+    health = Health()
+    health.add_checks(service.checks)
+    app = Starlette(routes=health.routes())
+    if service.app is not None:
+        app.mount("/", service.app)
+    sock = http.bind(settings.http)
+    server = http.server(app)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    tasks: set[asyncio.Task[Any]] = {
+        asyncio.create_task(server.serve(sockets=[sock]), name="http"),
+        asyncio.create_task(stop.wait(), name="signal"),
+    }
+    runners = [Runner(service.name, p, settings.kafka, health) for p in service.pipelines]
+    async with contextlib.AsyncExitStack() as stack:
+        try:
+            starting = asyncio.create_task(_start(service, runners, stack), name="start")
+            tasks.add(starting)
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                tasks.discard(starting)
+                tasks |= {asyncio.create_task(r.run(), name=r.name) for r in runners}
+                tasks |= {asyncio.create_task(_background(b)) for b in service.background}
+                health.note("service", None)
+                _announce(service, sock)
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            health.note("service", "stopping")
+            for task in tasks:
+                if task.done() and task.get_name() != "signal":
+                    task.result()
+                    raise Stop(f"{task.get_name()} ended by itself")
+            log.info("stopping")
+        finally:
+            await asyncio.gather(*(r.stop(service.drain_s) for r in runners))
+            server.should_exit = True
+            await _end(tasks)
+    log.info("stopped")
+
+
+async def _start(
+    service: Service, runners: Sequence[Runner], stack: contextlib.AsyncExitStack
+) -> None:
+    for resource in service.resources:
+        await stack.enter_async_context(resource)
+    await asyncio.gather(*(runner.start() for runner in runners))
+
+
+async def _background(work: Callable[[], Awaitable[None]]) -> None:
+    await work()
+
+
+async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+    server = next(task for task in tasks if task.get_name() == "http")
+    for task in tasks:
+        if task is not server:
+            task.cancel()
+    await asyncio.wait([server], timeout=6)
+    server.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _announce(service: Service, sock: socket.socket) -> None:
+    host, port = sock.getsockname()[:2]
+    line = {"service": service.name, "http": f"http://{host}:{port}", "pid": os.getpid()}
+    print(READY_PREFIX + json.dumps(line), flush=True)
+    log.info("ready", **line)
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def main(name: str, model: type[S], build: Callable[[S], Service]) -> None:
+    """Entry point of `python -m services.<name>`.
+
+    Exit codes: 0 after SIGTERM, 1 when only a restart helps (Stop or a bug), 2 for settings.
+    """
+    try:
+        settings = load(model)
+    except SettingsError as error:
+        print(f"{name}: settings are not usable\n{error}", file=sys.stderr)
+        sys.exit(2)
+    logging.configure(settings.log, name)
+    try:
+        service = build(settings)
+    except SettingsError as error:
+        print(f"{name}: settings are not usable\n{error}", file=sys.stderr)
+        sys.exit(2)
+    try:
+        asyncio.run(run(service, settings))
+    except Stop as reason:
+        log.error("stopped_by_failure", reason=str(reason))
+        sys.exit(1)
+    except Exception:
+        log.exception("crashed")
+        sys.exit(1)

@@ -1,0 +1,139 @@
+"""Settings from the environment: `ASSAY_<SECTION>__<KEY>`, secrets also as `…_FILE`."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+_PREFIX = "ASSAY_"
+# One ConfigMap may serve all services, so another service's section is not a mistake.
+_SERVICE_SECTIONS = {
+    "ingest", "features", "scorer", "validator", "signer", "evidence", "advisor",
+}  # fmt: skip
+
+
+class SettingsError(Exception):
+    """One line per unknown or bad key, each naming the environment variable."""
+
+
+class Section(BaseModel):
+    """A group of settings; unknown keys are refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class KafkaSection(Section):
+    """Broker access; times in the unit of their name."""
+
+    bootstrap: str = Field("127.0.0.1:9092", description="host:port[,host:port…]")
+    compression: Literal["zstd", "gzip", "lz4", "snappy", ""] = "zstd"
+    linger_ms: int = Field(2, ge=0, description="wait for a fuller batch")
+    max_request_bytes: int = Field(8_388_608, gt=0)
+    send_deadline_s: float = Field(120, gt=0, description="no confirmation for so long: exit")
+    session_timeout_ms: int = Field(15_000, ge=1_000)
+    drain_s: float = Field(5, ge=0, description="wait for running records on a rebalance")
+    fetch_wait_ms: int = Field(50, ge=1, description="broker holds an empty fetch this long")
+    overrun: Literal["stop", "continue"] = Field(
+        "stop", description="what to do when retention removed unread records"
+    )
+    stall_s: float = Field(120, gt=0, description="lag without progress for so long: exit")
+
+
+class HttpSection(Section):
+    """Where health, metrics and the service's own pages listen."""
+
+    host: str = "127.0.0.1"
+    port: int = Field(0, ge=0, le=65_535, description="0 picks a free port")
+
+
+class LogSection(Section):
+    """Logging."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["json", "console"] = "json"
+
+
+class Settings(BaseModel):
+    """What every service needs; a service adds its own section."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kafka: KafkaSection = KafkaSection()
+    http: HttpSection = HttpSection()
+    log: LogSection = LogSection()
+
+
+S = TypeVar("S", bound=Settings)
+
+
+def load(model: type[S], environ: Mapping[str, str] | None = None) -> S:
+    """Settings of one service; SettingsError lists every unknown or bad key at once."""
+    environ = os.environ if environ is None else environ
+    tree: dict[str, dict[str, Any]] = {}
+    problems: list[str] = []
+    known = _known_keys(model)
+    for name, raw in sorted(environ.items()):
+        if not name.startswith(_PREFIX):
+            continue
+        section, _, key = name[len(_PREFIX) :].lower().partition("__")
+        if section in _SERVICE_SECTIONS and section not in model.model_fields:
+            continue
+        value: Any = raw
+        if (section, key) not in known and key.endswith("_file"):
+            key = key.removesuffix("_file")
+            try:
+                value = Path(raw).read_text(encoding="utf-8").strip()
+            except OSError as error:
+                problems.append(f"{name}: cannot read {raw!r}: {error.strerror}")
+                continue
+        if (section, key) not in known:
+            problems.append(_unknown(name, known))
+            continue
+        tree.setdefault(section, {})[key] = _decoded(value, known[section, key])
+    try:
+        settings = model.model_validate(tree)
+    except ValidationError as error:
+        for item in error.errors(include_url=False):
+            where = _variable(*(str(part) for part in item["loc"][:2]))
+            problems.append(f"{where}: {item['msg']}")
+        settings = None
+    if problems or settings is None:
+        raise SettingsError("\n".join(problems))
+    return settings
+
+
+def _variable(section: str, key: str = "") -> str:
+    return f"{_PREFIX}{section.upper()}__{key.upper()}"
+
+
+def _known_keys(model: type[Settings]) -> dict[tuple[str, str], Any]:
+    known = {}
+    for section, field in model.model_fields.items():
+        annotation = field.annotation
+        if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+            for key, inner in annotation.model_fields.items():
+                known[section, key] = inner.annotation
+    return known
+
+
+def _unknown(name: str, known: Mapping[tuple[str, str], Any]) -> str:
+    names = [_variable(*pair) for pair in known]
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"{name}: no such setting" + (f"; did you mean {close[0]}?" if close else "")
+
+
+def _decoded(value: str, annotation: Any) -> Any:
+    """Lists and objects are written as JSON; everything else pydantic reads from the text."""
+    origin = getattr(annotation, "__origin__", annotation)
+    if origin in (list, dict, tuple) and value[:1] in "[{":
+        try:
+            return json.loads(value)
+        except ValueError:
+            return value
+    return value
