@@ -49,14 +49,17 @@ class Attributes:
     request_id: str | None = None
 
 
-def emit(event: InternalEvent, *, topic: str, source: str, parent_id: str) -> Message:
-    """Message for an event made from the event `parent_id`.
+def emit(
+    event: InternalEvent, *, topic: str, source: str, parent_id: str, value: bytes | None = None
+) -> Message:
+    """Message for an event made from the event `parent_id`; `value` where its bytes are made
+    already and must not be made again.
 
     Its id is uuid5(parent id, type, SHA-256 of the value), so the same bytes made again from the
     same parent are the same event (the one id rule, DESIGN §2). `ce_time` is left out: a clock
     in the record would make a repeat differ.
     """
-    value = event.to_bytes()
+    value = event.to_bytes() if value is None else value
     meta = event.meta
     headers = [
         ("content-type", JSON),

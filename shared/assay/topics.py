@@ -82,7 +82,7 @@ class Catalogue:
                 key=topic.key,
                 producers=(service,),
                 consumers=(),
-                sinks=("evidence",),
+                sinks=("ingest", "evidence"),
                 partitions=topic.partitions,
                 replication=topic.replication,
                 retention_ms=self.dlq_retention_ms,

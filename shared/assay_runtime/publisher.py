@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordTooLarge
 
 from assay.envelope import Message
 from assay_runtime import metrics
-from assay_runtime.failures import DeadLetter, Stop
+from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.settings import KafkaSection
 
 log = structlog.get_logger()
@@ -43,7 +43,21 @@ class Publisher:
             max_batch_size=262_144,
             max_request_size=self._kafka.max_request_bytes,
         )
-        await self._producer.start()
+        try:
+            await self._producer.start()
+        except BaseException:
+            await self._producer.stop()
+            raise
+
+    async def open(self) -> None:
+        """`start` for `opened`: a broker that is away is waited for."""
+        try:
+            await self.start()
+        except (KafkaError, OSError) as error:
+            raise Pause("broker", f"{self._kafka.bootstrap}: {error}") from error
+
+    async def close(self) -> None:
+        await self.stop()
 
     async def stop(self) -> None:
         if self._producer is not None:

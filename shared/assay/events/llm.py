@@ -61,7 +61,11 @@ class GenerationAnswered(InternalEvent):
 
 
 class GenerationRejected(InternalEvent):
-    """A refused attempt in the shape of seed 4's failure records (SPEC S4.5)."""
+    """A refused attempt in the shape of seed 4's failure records (SPEC S4.5).
+
+    `terminal` when no attempt follows; `reason` then says why and `ends_as` what came of the
+    request: a marked fallback score, or nothing.
+    """
 
     type: ClassVar[str] = "llm.generation.rejected.v1"
 
@@ -73,6 +77,7 @@ class GenerationRejected(InternalEvent):
     errors: list[FieldError]
     retry_count: Annotated[int, Field(ge=0)]
     reason: Literal["provider_unavailable", "answers_rejected"] | None = None
+    ends_as: Literal["fallback_score", "withheld", "rejected"] | None = None
 
 
 class GenerationAccepted(InternalEvent):

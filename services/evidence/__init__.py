@@ -1,0 +1,5 @@
+"""Evidence: keeps every record of every topic, once, with the bytes it came in.
+
+Consumes all topics and their dead letters. Produces nothing. Guarantees that a record whose
+offset is committed is stored, in the transaction that stores the offset.
+"""

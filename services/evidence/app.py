@@ -1,0 +1,64 @@
+"""Evidence: every topic in, nothing out."""
+
+from __future__ import annotations
+
+import ipaddress
+
+from assay.topics import catalogue
+from assay_runtime.opening import opened
+from assay_runtime.pipeline import Pipeline
+from assay_runtime.records import raw_decoder
+from assay_runtime.service import Service
+from assay_runtime.settings import SettingsError
+from assay_runtime.stores import sqlite_path
+from services.evidence.adapters.store_postgres import PostgresEvidence
+from services.evidence.adapters.store_sqlite import SqliteEvidence
+from services.evidence.handler import EvidenceHandler
+from services.evidence.pages import build_pages
+from services.evidence.settings import EvidenceSettings
+from services.evidence.store import EvidenceStore
+
+NAME = "evidence"
+CONSUMES = tuple(topic.name for topic in catalogue().everything())
+PRODUCES: tuple[str, ...] = ()
+
+
+def open_store(url: str) -> EvidenceStore:
+    """The store the setting names."""
+    path = sqlite_path(url, "ASSAY_EVIDENCE__STORE")
+    return PostgresEvidence(url) if path is None else SqliteEvidence(path)
+
+
+def build(settings: EvidenceSettings) -> Service:
+    """The service from its settings."""
+    section = settings.evidence
+    host = settings.http.host
+    if not section.token and not _is_loopback(host):
+        raise SettingsError(
+            f"ASSAY_HTTP__HOST is {host}, beyond loopback: set ASSAY_EVIDENCE__TOKEN first"
+        )
+    store = open_store(section.store)
+    pipeline = Pipeline(
+        name=NAME,
+        topics=CONSUMES,
+        decode=raw_decoder,
+        handler=EvidenceHandler(store, section.tenant),
+        max_records=section.batch,
+        keeps_dead_letters=False,
+        stored_positions=store.positions,
+    )
+    return Service(
+        name=NAME,
+        pipelines=[pipeline],
+        app=build_pages(store, section.token),
+        resources=[opened(store, "evidence store")],
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,109 @@
+"""The request table in SQLite."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from assay_runtime.sqlite import SqliteFile
+from services.ingest.store import Ending, Known
+
+_MIGRATIONS = (
+    """
+    CREATE TABLE request (
+      request_id TEXT PRIMARY KEY, content_sha256 TEXT, status TEXT NOT NULL,
+      accepted BLOB, outcome BLOB, touched_ms INTEGER NOT NULL) WITHOUT ROWID;
+    CREATE INDEX request_touched ON request (touched_ms);
+    """,
+)
+_COLUMNS = "request_id, content_sha256, status, accepted, outcome"
+_LOOK_UP = 500
+
+
+class SqliteRequests:
+    """RequestStore in one file; replicas on one machine may share it."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = SqliteFile(path, _MIGRATIONS, "requests")
+
+    async def open(self) -> None:
+        await self._file.open()
+
+    async def close(self) -> None:
+        await self._file.close()
+
+    async def announce(self, request_id: str, content_sha256: str, now_ms: int) -> Known:
+        def write(db: sqlite3.Connection) -> Known:
+            db.execute(
+                "INSERT INTO request VALUES (?, ?, 'pending', NULL, NULL, ?)"
+                " ON CONFLICT (request_id) DO UPDATE SET"
+                " content_sha256 = coalesce(content_sha256, excluded.content_sha256)",
+                (request_id, content_sha256, now_ms),
+            )
+            return _get(db, request_id)
+
+        return await self._file.write(write)
+
+    async def accept(
+        self, request_id: str, content_sha256: str, accepted: bytes, now_ms: int
+    ) -> Known:
+        def write(db: sqlite3.Connection) -> Known:
+            db.execute(
+                "INSERT INTO request VALUES (?, ?, 'pending', ?, NULL, ?)"
+                " ON CONFLICT (request_id) DO UPDATE SET accepted = excluded.accepted,"
+                " content_sha256 = excluded.content_sha256, touched_ms = excluded.touched_ms"
+                " WHERE accepted IS NULL"
+                " AND coalesce(content_sha256, excluded.content_sha256) = excluded.content_sha256",
+                (request_id, content_sha256, accepted, now_ms),
+            )
+            return _get(db, request_id)
+
+        return await self._file.write(write)
+
+    async def conclude(self, endings: Sequence[Ending], now_ms: int) -> None:
+        def write(db: sqlite3.Connection) -> None:
+            db.executemany(
+                "INSERT INTO request VALUES (?, NULL, ?, NULL, ?, ?)"
+                " ON CONFLICT (request_id) DO UPDATE SET status = excluded.status,"
+                " outcome = excluded.outcome, touched_ms = excluded.touched_ms"
+                " WHERE outcome IS NULL OR (excluded.status = 'signed' AND status <> 'signed')",
+                [(e.request_id, e.status, e.outcome, now_ms) for e in endings],
+            )
+
+        await self._file.write(write)
+
+    async def get(self, request_id: str) -> Known | None:
+        def read(db: sqlite3.Connection) -> Known | None:
+            row = db.execute(
+                f"SELECT {_COLUMNS} FROM request WHERE request_id = ?", (request_id,)
+            ).fetchone()
+            return Known(*row) if row else None
+
+        return await self._file.read(read)
+
+    async def endings(self, request_ids: Collection[str]) -> list[Known]:
+        def read(db: sqlite3.Connection) -> list[Known]:
+            wanted, found = list(request_ids), []
+            for start in range(0, len(wanted), _LOOK_UP):
+                some = wanted[start : start + _LOOK_UP]
+                found += db.execute(
+                    "SELECT request_id, NULL, status, NULL, outcome FROM request"
+                    f" WHERE outcome IS NOT NULL AND request_id IN ({', '.join('?' * len(some))})",
+                    some,
+                ).fetchall()
+            return [Known(*row) for row in found]
+
+        return await self._file.read(read)
+
+    async def forget(self, before_ms: int) -> int:
+        return await self._file.write(
+            lambda db: db.execute("DELETE FROM request WHERE touched_ms < ?", (before_ms,)).rowcount
+        )
+
+
+def _get(db: sqlite3.Connection, request_id: str) -> Known:
+    row = db.execute(
+        f"SELECT {_COLUMNS} FROM request WHERE request_id = ?", (request_id,)
+    ).fetchone()
+    return Known(*row)

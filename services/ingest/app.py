@@ -1,0 +1,99 @@
+"""Ingest: the HTTP API and the input topic in, accepted wallet events out; outcomes back in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AbstractAsyncContextManager
+
+from assay.events import WalletEventAccepted, WalletEventSubmitted
+from assay.topics import catalogue
+from assay_runtime.failures import Pause
+from assay_runtime.opening import opened
+from assay_runtime.pipeline import Pipeline
+from assay_runtime.publisher import Publisher
+from assay_runtime.records import raw_decoder
+from assay_runtime.service import Service
+from assay_runtime.stores import sqlite_path
+from services.ingest.adapters.aggregator_http import AggregatorClient
+from services.ingest.adapters.requests_postgres import PostgresRequests
+from services.ingest.adapters.requests_sqlite import SqliteRequests
+from services.ingest.api import ScoreApi
+from services.ingest.handler import IngestHandler, submission_decoder
+from services.ingest.results import ResultsHandler, Waiting
+from services.ingest.settings import IngestSettings
+from services.ingest.store import RequestStore
+
+NAME = "ingest"
+CONSUMES = (WalletEventSubmitted.type,)
+PROJECTS = tuple(topic.name for topic in catalogue().everything() if NAME in topic.sinks)
+PRODUCES = (WalletEventSubmitted.type, WalletEventAccepted.type)
+_HOUSEKEEPING_S = 600
+
+
+def open_store(url: str) -> RequestStore:
+    """The store the setting names."""
+    path = sqlite_path(url, "ASSAY_INGEST__STORE")
+    return PostgresRequests(url) if path is None else SqliteRequests(path)
+
+
+def build(settings: IngestSettings) -> Service:
+    """The service from its settings."""
+    section = settings.ingest
+    store = open_store(section.store)
+    waiting = Waiting(store)
+    publisher = Publisher(settings.kafka, "ingest-api", "ingest.api")
+    aggregator = (
+        AggregatorClient(
+            section.aggregator_url,
+            deadline_s=section.aggregator_deadline_s,
+            connect_s=section.aggregator_connect_s,
+            read_s=section.aggregator_read_s,
+            attempts=section.aggregator_attempts,
+            limits=section.json_limits,
+        )
+        if section.aggregator_url
+        else None
+    )
+    resources: list[AbstractAsyncContextManager[object]] = [
+        opened(store, "request store"),
+        opened(publisher, "broker"),
+    ]
+    if aggregator is not None:
+        resources.append(aggregator)
+
+    async def forget_old_requests() -> None:
+        while True:
+            await asyncio.sleep(_HOUSEKEEPING_S)
+            before = time.time() - section.request_memory_h * 3600
+            try:
+                await store.forget(int(before * 1000))
+            except Pause:
+                continue
+
+    return Service(
+        name=NAME,
+        pipelines=[
+            Pipeline(
+                name=NAME,
+                topics=CONSUMES,
+                decode=submission_decoder(section.tenant),
+                handler=IngestHandler(store, aggregator, section.json_limits, section.tenant),
+                engine="lane",
+                slots=section.slots,
+                # Rubbish on a public topic is its publishers', not a bad deploy's.
+                dead_letter_ratio=None,
+            ),
+            Pipeline(
+                name="ingest.results",
+                topics=PROJECTS,
+                decode=raw_decoder,
+                handler=ResultsHandler(store, waiting),
+                keeps_dead_letters=False,
+            ),
+        ],
+        app=ScoreApi(section, section.tenant, store, waiting, publisher).app(),
+        resources=resources,
+        background=[waiting.poll, forget_old_requests],
+        drain_s=section.aggregator_deadline_s + 1,
+    )

@@ -1,0 +1,194 @@
+"""Submitted to accepted: check, fetch what is missing, remember, publish once."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import structlog
+
+from assay.envelope import (
+    Attributes,
+    Message,
+    emit,
+    is_structured,
+    read_structured,
+)
+from assay.errors import EnvelopeError
+from assay.events import Meta, WalletEventAccepted
+from assay.identity import Identity, identify
+from assay.submission import SubmissionError
+from assay_runtime.failures import DeadLetter
+from assay_runtime.records import Decoder, Delivery, Record
+from assay_runtime.stage import Outcome
+from services.ingest.adapters.aggregator_http import (
+    AggregatorError,
+    AggregatorRefused,
+    AggregatorRubbish,
+    AggregatorTimeout,
+    AggregatorUnavailable,
+    WalletUnknown,
+)
+from services.ingest.domain.fingerprint import evm_sha256
+from services.ingest.domain.strict_json import JsonLimits
+from services.ingest.domain.submission import Submission, parse_submission
+from services.ingest.store import RequestStore
+
+log = structlog.get_logger()
+
+SOURCE = "/assay/ingest"
+AGGREGATOR_CODES = {
+    AggregatorTimeout: "aggregator_timeout",
+    AggregatorUnavailable: "aggregator_unavailable",
+    WalletUnknown: "wallet_unknown",
+    AggregatorRefused: "aggregator_refused",
+    AggregatorRubbish: "aggregator_rubbish",
+}
+
+
+class Aggregator(Protocol):
+    async def fetch(self, address: str) -> dict[str, Any]: ...
+
+
+def submission_decoder(tenant: str) -> Decoder:
+    """Decoder of the public input topic: any record has an identity, whatever else it lacks."""
+
+    def decode(record: Record) -> Delivery[Identity]:
+        identity = identify(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.headers,
+            record.value or b"",
+            tenant=tenant,
+        )
+        attributes = Attributes(
+            identity.event_id, identity.source, record.topic, identity.request_id
+        )
+        return Delivery(record, identity, attributes, record.span())
+
+    return decode
+
+
+def submitted_bytes(record: Record) -> bytes:
+    """The submission's own bytes, out of a structured-mode event where it is one."""
+    value = record.value or b""
+    if not is_structured(record.headers):
+        return value
+    try:
+        document = json.loads(value)
+    except (ValueError, RecursionError):
+        return value  # the submission parser says what is wrong with it
+    if not isinstance(document, dict):
+        return value
+    try:
+        return read_structured(document)[1]
+    except EnvelopeError as error:
+        raise SubmissionError("envelope", "", str(error)) from error
+
+
+class IngestHandler:
+    """One accepted event per request id, the same bytes however often it is submitted."""
+
+    def __init__(
+        self, store: RequestStore, aggregator: Aggregator | None, limits: JsonLimits, tenant: str
+    ) -> None:
+        self._store = store
+        self._aggregator = aggregator
+        self._limits = limits
+        self._tenant = tenant
+
+    async def __call__(self, deliveries: Sequence[Delivery[Identity]], /) -> Sequence[Outcome]:
+        return [await self._one(delivery) for delivery in deliveries]
+
+    async def _one(self, delivery: Delivery[Identity]) -> Outcome:
+        request_id = delivery.event.request_id
+        try:
+            submission = parse_submission(submitted_bytes(delivery.record), self._limits)
+        except SubmissionError as error:
+            return DeadLetter(
+                error.message, code=error.code, pointer=error.pointer, request_id=request_id
+            )
+        content = submission.content_sha256
+        known = await self._store.get(request_id)
+        if known is not None and known.accepted is not None:
+            if known.content_sha256 != content:
+                return _other_content(request_id)
+            if known.outcome is not None:
+                return ()  # ended already: a repeat must not reach the model again
+            return [self._message(delivery, known.accepted)]
+        try:
+            accepted = await self._accept(delivery, submission)
+        except AggregatorError as error:
+            return DeadLetter(
+                str(error),
+                code=AGGREGATOR_CODES.get(type(error), "aggregator_failed"),
+                pointer="/evm_data",
+                request_id=request_id,
+            )
+        except SubmissionError as error:
+            return DeadLetter(
+                error.message, code=error.code, pointer=error.pointer, request_id=request_id
+            )
+        known = await self._store.accept(request_id, content, accepted, _now_ms())
+        if known.accepted is None or known.content_sha256 != content:
+            return _other_content(request_id)
+        return [self._message(delivery, known.accepted)]
+
+    async def _accept(self, delivery: Delivery[Identity], submission: Submission) -> bytes:
+        """The accepted event's value; its time is the broker's, so a redelivery repeats it."""
+        if submission.evm_data is not None:
+            evm_data, sha256, source = submission.evm_data, submission.evm_sha256, "inline"
+        elif self._aggregator is None:
+            raise SubmissionError(
+                "missing_field", "/evm_data", "evm_data is missing and no aggregator is configured"
+            )
+        else:
+            evm_data = await self._aggregator.fetch(submission.address)
+            sha256, source = evm_sha256(evm_data), "aggregator"
+        meta = Meta(
+            request_id=delivery.event.request_id,
+            tenant_id=self._tenant,
+            wallet=submission.key,
+            accepted_at_ms=max(0, delivery.record.timestamp_ms),
+        ).caused_by(delivery.id, delivery.value)
+        return WalletEventAccepted.model_validate(
+            {
+                "meta": meta,
+                "address": submission.address,
+                "questionnaire": submission.questionnaire,
+                "evm_data": evm_data,
+                "evm_source": source,
+                "evm_sha256": sha256,
+            }
+        ).to_bytes()
+
+    def _message(self, delivery: Delivery[Identity], accepted: bytes) -> Message:
+        event = WalletEventAccepted.model_validate_json(accepted)
+        log.info(
+            "wallet_event_accepted",
+            request_id=event.meta.request_id,
+            trace_id=delivery.span.trace_id,
+            evm_source=event.evm_source,
+            bytes=len(accepted),
+        )
+        return emit(
+            event,
+            topic=event.type,
+            source=SOURCE,
+            parent_id=event.meta.causation_id or delivery.id,
+            value=accepted,
+        )
+
+
+def _other_content(request_id: str) -> DeadLetter:
+    # No request id: the outcome of the first submission must not be overwritten by this one.
+    return DeadLetter(
+        f"request {request_id} was submitted before with other content", code="idempotency_conflict"
+    )
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

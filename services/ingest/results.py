@@ -1,0 +1,101 @@
+"""Terminal outcomes: projected from the bus into the request table, and waited for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import structlog
+
+from assay.client import read_outcome
+from assay_runtime.failures import Pause
+from assay_runtime.records import Delivery
+from assay_runtime.stage import Outcome
+from services.ingest.store import Ending, Known, RequestStore
+
+log = structlog.get_logger()
+
+_POLL_S = 0.1
+
+
+class ResultsHandler:
+    """Sink of signed scores, rejections and dead letters."""
+
+    def __init__(self, store: RequestStore, waiting: Waiting) -> None:
+        self._store = store
+        self._waiting = waiting
+
+    async def __call__(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
+        endings = []
+        for delivery in deliveries:
+            record = delivery.record
+            try:
+                outcome = read_outcome(record.topic, record.value or b"", record.headers)
+            except ValueError as error:
+                # Written by somebody who is no service of ours; there is nobody to tell.
+                log.warning("outcome_unreadable", topic=record.topic, offset=record.offset,
+                            error=str(error)[:200])  # fmt: skip
+                continue
+            if outcome is not None:
+                endings.append(
+                    Ending(
+                        outcome.request_id, outcome.status, json.dumps(outcome.to_json()).encode()
+                    )
+                )
+        if endings:
+            await self._store.conclude(endings, time.time_ns() // 1_000_000)
+            self._waiting.wake({ending.request_id for ending in endings})
+        return [()] * len(deliveries)
+
+
+class Waiting:
+    """Requests somebody waits for. The replica that projects an outcome wakes its own waiters at
+    once; the others find it in the table at the next poll, a few times a second for all of them
+    together."""
+
+    def __init__(self, store: RequestStore) -> None:
+        self._store = store
+        self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
+
+    def __len__(self) -> int:
+        return sum(len(futures) for futures in self._waiters.values())
+
+    async def outcome(self, request_id: str, deadline_s: float) -> Known | None:
+        """The ended request, or None after the deadline."""
+        end = time.monotonic() + deadline_s
+        while True:
+            woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiters[request_id].add(woken)
+            try:
+                if ended := await self._store.endings([request_id]):
+                    return ended[0]
+                if (left := end - time.monotonic()) <= 0:
+                    return None
+                await asyncio.wait([woken], timeout=left)
+            finally:
+                self._waiters[request_id].discard(woken)
+                if not self._waiters[request_id]:
+                    del self._waiters[request_id]
+
+    def wake(self, request_ids: set[str]) -> None:
+        for request_id in request_ids & self._waiters.keys():
+            for waiter in self._waiters[request_id]:
+                if not waiter.done():
+                    waiter.set_result(None)
+
+    async def poll(self) -> None:
+        """Runs for as long as the service does."""
+        while True:
+            await asyncio.sleep(_POLL_S)
+            if not self._waiters:
+                continue
+            try:
+                ended = await self._store.endings(list(self._waiters))
+            except Pause as outage:
+                log.warning("results_unreadable", reason=str(outage))
+                continue
+            self.wake({known.request_id for known in ended})

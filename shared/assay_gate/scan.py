@@ -1,0 +1,230 @@
+"""Finds the JSON in a raw answer: one pass from left to right (SPEC S4.1).
+
+Prose, fences and tags need no rules of their own: whatever is not inside a JSON value is passed
+over. Only what a closed thinking block holds is cut out, and only before the first value, so that
+text echoed behind an answer can never hide it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from assay_gate.config import GateConfig
+from assay_gate.reader import TolerantReader
+from assay_gate.strings import bare_key_end, member_starts
+from assay_gate.strict import NotStrict, StrictReader
+from assay_gate.tokens import OPENING_QUOTES, Unreadable, read_word, skip_blank, skip_space
+from assay_gate.verdict import Repair, repair
+
+_THINKING = frozenset(
+    ("think", "thinking", "thought", "thoughts", "reasoning", "reason", "reflection",
+     "scratchpad", "analysis")
+)  # fmt: skip
+_LONGEST_TAG = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """One JSON value found in the text, and whether it holds words without quotes."""
+
+    value: Any
+    repairs: list[Repair]
+    bare: bool = False
+
+
+def find_candidates(text: str, config: GateConfig, strict: StrictReader) -> list[Candidate]:
+    """Every JSON value of the text, or, where there is no container, the whole text as a scalar.
+
+    Raises Unreadable if the text holds JSON that is broken or cut off, whatever else it holds.
+    """
+    if len(text) > config.max_repair_characters:
+        raise Unreadable("too_long", "the answer is too long to be repaired", 0)
+    found = _Scan(text, config).run()
+    return found or [_scalar(text, strict)]
+
+
+class _Scan:
+    def __init__(self, text: str, config: GateConfig) -> None:
+        self.text = text
+        self.config = config
+        self.reader = TolerantReader(text, config)
+        self.found: list[Candidate] = []
+        self.wasted = 0
+        self._next = dict.fromkeys("{[<", -2)
+
+    def run(self) -> list[Candidate]:
+        position = 0
+        while (start := self._opener(position)) >= 0:
+            char = self.text[start]
+            if char != "{":
+                after = self._past_thinking(start)
+                if after is not None or char == "<":
+                    position = after or start + 1
+                    continue
+            position = self._candidate(start)
+        return self.found
+
+    def _opener(self, position: int) -> int:
+        best = -1
+        for char, known in self._next.items():
+            if known == -2 or -1 < known < position:
+                known = self.text.find(char, position)
+                self._next[char] = known
+            if known >= 0 and (best < 0 or known < best):
+                best = known
+        return best
+
+    def _past_thinking(self, start: int) -> int | None:
+        """The position after the thinking block that opens here; None if none does."""
+        if self.found:
+            return None
+        text = self.text
+        closer = ">" if text[start] == "<" else "]"
+        name_end = bare_key_end(text, start + 1)
+        name = text[start + 1 : name_end].lower()
+        if name not in _THINKING or (closer == "]" and name != "think"):
+            return None
+        tag_end = text.find(closer, name_end, name_end + _LONGEST_TAG)
+        if tag_end < 0:
+            return None
+        if text[tag_end - 1] == "/":
+            return tag_end + 1
+        opener = text[start] + "/"
+        close = text.find(opener, tag_end)
+        while close >= 0:
+            end = close + 2 + len(name)
+            if text[close + 2 : end].lower() == name and text.startswith(closer, end):
+                return end + 1
+            close = text.find(opener, close + 1)
+        raise Unreadable("cut_off", "the text ends inside its thinking block", len(text))
+
+    def _candidate(self, start: int) -> int:
+        """Reads the value that opens at `start`; returns where the search goes on."""
+        text = self.text
+        if text[start] == "{" and not self._is_object(start):
+            return start + 1
+        if _is_escaped(text, start):
+            return self._escaped(start)
+        try:
+            value, end, repairs, bare = self.reader.read(start)
+        except Unreadable as fault:
+            if not fault.prose:
+                raise
+            self.wasted += fault.offset - start
+            if self.wasted > 2 * len(text) + 10_000:
+                raise Unreadable("too_long", "too many brackets that hold no JSON", start) from None
+            return start + 1
+        self._check_surroundings(start, end)
+        self._add(value, repairs, bare, start, end)
+        return end
+
+    def _is_object(self, start: int) -> bool:
+        """Whether `{` opens an object rather than a placeholder in a sentence."""
+        text = self.text
+        position = skip_space(text, start + 1)
+        char = text[position : position + 1]
+        if not char:
+            raise Unreadable("cut_off", "the answer ends before its JSON is complete", len(text))
+        if char in "/#":
+            position, _ = skip_blank(text, position)
+            self.wasted += position - start
+            char = text[position : position + 1]
+        if char in OPENING_QUOTES or char == "}" or _is_escaped(text, start):
+            return True
+        return member_starts(text, position)
+
+    def _check_surroundings(self, start: int, end: int) -> None:
+        """Refuses a value that is visibly a piece of a larger one that was not read."""
+        text = self.text
+        after = skip_space(text, end)
+        comma = text.startswith(",", after)
+        follows = skip_space(text, after + 1) if comma else after
+        if text[follows : follows + 1] in ('"', "'") and member_starts(text, follows):
+            raise Unreadable("not_json", "fields follow after the closing bracket", after)
+        before = text[max(0, start - _LONGEST_TAG) : start].rstrip()
+        named = before.endswith(":") and before[:-1].rstrip()[-1:] in ('"', "'")
+        if named and text[after : after + 1] in ("}", "]"):
+            raise Unreadable("not_json", "the opening bracket of the answer is missing", start)
+
+    def _escaped(self, start: int) -> int:
+        r"""Reads an object whose text is escaped as a whole: `{\"key\": \"value\"}`."""
+        text = self.text
+        end = max(text.rfind("}"), text.rfind("]")) + 1
+        try:
+            inner = json.loads(f'"{text[start:end]}"')
+        except ValueError:
+            raise Unreadable("escape", "backslashes before the quotes of keys", start) from None
+        value, length, repairs, bare = TolerantReader(inner, self.config).read(0)
+        if length != len(inner):
+            raise Unreadable("not_json", "text follows after the escaped JSON", start)
+        self._add(value, [repair("$", "unescaped", text[start:end], inner), *repairs], bare,
+                  start, end)  # fmt: skip
+        return end
+
+    def _add(self, value: Any, repairs: list[Repair], bare: bool, start: int, end: int) -> None:
+        if len(self.found) >= self.config.max_candidates:
+            raise Unreadable("too_long", "too many JSON values in one answer", start)
+        text = self.text
+        if text[:start].strip() or text[end:].strip():
+            repairs = [repair("$", "extracted", text.strip(), text[start:end]), *repairs]
+        self.found.append(Candidate(value, repairs, bare))
+
+
+def _is_escaped(text: str, start: int) -> bool:
+    r"""Whether `\"` is the first thing inside the brackets that open here."""
+    position = start
+    while text[position : position + 1] in ("{", "[") or text.startswith(
+        ("\\n", "\\t", "\\r"), position
+    ):
+        step = 2 if text[position] == "\\" else 1
+        position = skip_space(text, position + step)
+        if position - start > _LONGEST_TAG:
+            return False
+    return text.startswith('\\"', position)
+
+
+def _scalar(text: str, strict: StrictReader) -> Candidate:
+    """The whole text, without fences, as one scalar: `True`, `12`, `"two"`."""
+    body = _without_fences(text.strip())
+    repairs = [] if body == text.strip() else [repair("$", "extracted", text.strip(), body)]
+    try:
+        return Candidate(strict.read(body), repairs)
+    except NotStrict:
+        pass
+    if not body or len(body) > 64 or any(char.isspace() for char in body):
+        raise Unreadable("not_json", "no JSON was found in the answer", 0)
+    value, kind = read_word(body)
+    if kind and kind != "unquoted":
+        repairs.append(repair("$", kind, body, value))
+    return Candidate(value, repairs, bare=kind == "unquoted")
+
+
+def read_whole(text: str, config: GateConfig, strict: StrictReader) -> Any:
+    """The value of a text that is JSON from end to end, repaired if need be.
+
+    For JSON inside a string, where prose would be a reason to leave the string alone. Raises
+    Unreadable.
+    """
+    body = _without_fences(text.strip())
+    try:
+        return strict.read(body)
+    except NotStrict:
+        pass
+    if body[:1] not in ("{", "[") or len(body) > config.max_repair_characters:
+        raise Unreadable("not_json", "no JSON", 0)
+    value, end, _, bare = TolerantReader(body, config).read(0)
+    if bare or skip_blank(body, end)[0] != len(body):
+        raise Unreadable("not_json", "text follows after the JSON", end)
+    return value
+
+
+def _without_fences(text: str) -> str:
+    """The text between one pair of code fences, if it begins and ends with them."""
+    if not (text.startswith("```") and text.endswith("```") and len(text) > 6):
+        return text
+    body = text.strip("`")
+    tag_end = body.find("\n")
+    first = body[:tag_end] if tag_end >= 0 else ""
+    return (body[tag_end:] if first.strip().isalnum() or not first.strip() else body).strip()

@@ -1,0 +1,235 @@
+"""Quoted strings as models write them.
+
+The hard question is which quote closes a string that holds unescaped quotes. A quote closes
+where the grammar goes on behind it; quotes before that must read as pairs around words, or sit
+inside a word. Where a second reading is possible, for example because the text behind the quote
+looks like the next member, the string is refused.
+"""
+
+from __future__ import annotations
+
+from assay_gate.tokens import OPENING_QUOTES, Unreadable, skip_blank, skip_space
+from assay_gate.values import encodable
+
+_ESCAPES = {
+    '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
+    "'": "'",
+}  # fmt: skip
+_LONGEST_KEY = 200
+_VALUE_STARTS = frozenset("\"'“‘„`{[-+.0123456789")
+_MOST_INNER_QUOTES = 200
+
+
+class QuotedReader:
+    """Reads one string after another from the same text.
+
+    Positions of the next quote and backslash are remembered, so that a text full of strings is
+    searched once and not once for each string.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._next: dict[str, int] = {}
+
+    def read(self, start: int, *, key: bool, in_object: bool) -> tuple[str, int, list[str]]:
+        """The string that opens at `start`: (content, position after it, kinds of repair)."""
+        text = self.text
+        opening = text[start]
+        if not key and opening in "\"'" and text.startswith(opening * 3, start):
+            return self._triple(start)
+        closing = OPENING_QUOTES[opening]
+        kinds = [] if opening == '"' else ["quotes"]
+        parts: list[str] = []
+        inner = _InnerQuotes(text, start + 1, closing)
+        position = start + 1
+        while True:
+            stop = self._find(closing + "\\", position)
+            parts.append(text[position:stop])
+            if text[stop] == "\\":
+                char, position, kind = self._escape(stop)
+                parts.append(char)
+                if kind and kind not in kinds:
+                    kinds.append(kind)
+            elif key or self._closes(stop, inner, in_object):
+                break
+            else:
+                inner.add(stop)
+                parts.append(text[stop])
+                position = stop + 1
+        content = "".join(parts)
+        if inner.count:
+            inner.check_whole(stop)
+            kinds.append("inner quotes")
+        raw = text[start + 1 : stop]
+        if not raw.isprintable() and any(char < " " for char in raw):
+            kinds.append("raw line break")
+        if not encodable(content):
+            raise Unreadable("surrogate", "half of a surrogate pair is no character", start)
+        return content, stop + 1, kinds
+
+    def _find(self, chars: str, position: int) -> int:
+        best = -1
+        for char in chars:
+            found = self._next.get(char, -2)
+            if found == -2 or -1 < found < position:
+                found = self._next[char] = self.text.find(char, position)
+            if found >= 0 and (best < 0 or found < best):
+                best = found
+        if best < 0:
+            raise Unreadable("cut_off", "the text ends inside a string", len(self.text))
+        return best
+
+    def _escape(self, position: int) -> tuple[str, int, str | None]:
+        text = self.text
+        mark = text[position + 1 : position + 2]
+        if mark in _ESCAPES and mark:
+            return _ESCAPES[mark], position + 2, "escape" if mark == "'" else None
+        if mark == "u":
+            code = self._hex(position + 2, 4)
+            if 0xD800 <= code < 0xDC00 and text.startswith("\\u", position + 6):
+                low = self._hex(position + 8, 4)
+                if 0xDC00 <= low < 0xE000:
+                    return chr(0x10000 + ((code - 0xD800) << 10) + low - 0xDC00), position + 12, None
+            return chr(code), position + 6, None
+        if mark == "x":
+            return chr(self._hex(position + 2, 2)), position + 4, "escape"
+        if not mark:
+            raise Unreadable("cut_off", "the text ends inside a string", len(text))
+        raise Unreadable(
+            "escape", f"\\{mark} is no JSON escape; write \\\\{mark} or {mark}", position
+        )
+
+    def _hex(self, position: int, length: int) -> int:
+        digits = self.text[position : position + length]
+        if len(digits) < length:
+            raise Unreadable("cut_off", "the text ends inside a string", len(self.text))
+        if not all(digit in "0123456789abcdefABCDEF" for digit in digits):
+            raise Unreadable("escape", f"{digits!r} are not {length} hexadecimal digits", position)
+        return int(digits, 16)
+
+    def _triple(self, start: int) -> tuple[str, int, list[str]]:
+        """A Python string in three quotes: content as it stands, escapes read."""
+        text = self.text
+        mark = text[start] * 3
+        stop = text.find(mark, start + 3)
+        if stop < 0:
+            raise Unreadable("cut_off", "the text ends inside a string", len(text))
+        while text.startswith(mark[0], stop + 3):
+            stop += 1
+        parts: list[str] = []
+        position = start + 3
+        while (slash := text.find("\\", position, stop)) >= 0:
+            char, after, _ = self._escape(slash)
+            parts += (text[position:slash], char)
+            position = after
+        if position > stop:
+            raise Unreadable("quotes", "an escape runs over the closing quotes", stop)
+        content = "".join(parts) + text[position:stop]
+        if not encodable(content):
+            raise Unreadable("surrogate", "half of a surrogate pair is no character", start)
+        return content, stop + 3, ["quotes"]
+
+    def _closes(self, stop: int, inner: _InnerQuotes, in_object: bool) -> bool:
+        """Whether the quote at `stop` ends the string; raises Unreadable if that is open."""
+        text = self.text
+        position, _ = skip_blank(text, stop + 1)
+        char = text[position : position + 1]
+        if not char:
+            raise Unreadable("cut_off", "the text ends before the JSON does", len(text))
+        if char == ":":
+            raise Unreadable("quotes", "a string seems to run into the next key", stop)
+        if char in OPENING_QUOTES:
+            goes_on = (
+                member_starts(text, position)
+                if in_object
+                else not inner.count and position > stop + 1
+            )
+        elif char == ",":
+            goes_on = _comma_goes_on(text, skip_blank(text, position + 1)[0], in_object)
+        else:
+            goes_on = char == ("}" if in_object else "]")
+            if goes_on and inner.open:
+                goes_on = False
+        if goes_on and inner.open:
+            raise Unreadable("quotes", "unescaped quotes in a string; write \\\"", stop)
+        if goes_on and inner.count and not in_object and char == "," and not inner.paired:
+            raise Unreadable("quotes", "unescaped quotes in a string; write \\\"", stop)
+        return goes_on
+
+
+class _InnerQuotes:
+    """The unescaped quotes of one string so far, and whether they read as pairs around words."""
+
+    def __init__(self, text: str, start: int, closing: str) -> None:
+        self.text = text
+        self.start = start
+        self.closing = closing
+        self.count = 0
+        self.open = False
+        self.paired = True
+        self._first = self._last = -1
+
+    def add(self, position: int) -> None:
+        before = self.text[position - 1] if position > self.start else " "
+        after = self.text[position + 1 : position + 2]
+        tight = before.isalnum() and after.isalnum()
+        if self.open:
+            if before.isspace() and after.isalnum():
+                raise Unreadable("quotes", "unescaped quotes do not pair up", position)
+            self.open = False
+        elif tight:
+            self.paired = False
+        elif not before.isalnum() and after and not after.isspace():
+            self.open = True
+        else:
+            raise Unreadable("quotes", "an unescaped quote in a string; write \\\"", position)
+        self.count += 1
+        if self.count > _MOST_INNER_QUOTES:
+            raise Unreadable("quotes", "too many unescaped quotes in a string", position)
+        if self._first < 0:
+            self._first = position
+        self._last = position
+
+    def check_whole(self, stop: int) -> None:
+        """A string that is quoted twice, as CSV doubles quotes, has two readings."""
+        if self._first == self.start and self._last == stop - 1:
+            raise Unreadable("quotes", "doubled quotes; write the string once quoted", stop)
+
+
+def _comma_goes_on(text: str, position: int, in_object: bool) -> bool:
+    """Whether what follows a comma can only be the next member or item."""
+    char = text[position : position + 1]
+    if in_object:
+        return char == "}" or member_starts(text, position)
+    if char in _VALUE_STARTS or char == "]":
+        return True
+    end = bare_key_end(text, position)
+    return end > position and text[end : end + 1] in (",", "]")
+
+
+def member_starts(text: str, position: int) -> bool:
+    """Whether `"key":` or `key:` begins here."""
+    opening = text[position : position + 1]
+    if opening in OPENING_QUOTES and opening:
+        closing = OPENING_QUOTES[opening]
+        found = [text.find(c, position + 1, position + 1 + _LONGEST_KEY) for c in closing]
+        ends = [end for end in found if end >= 0]
+        if not ends:
+            return False
+        end = min(ends) + 1
+    else:
+        end = bare_key_end(text, position)
+        if end == position:
+            return False
+    return text.startswith(":", skip_space(text, end))
+
+
+def bare_key_end(text: str, position: int) -> int:
+    """Where the identifier that begins here ends; `position` itself if none does."""
+    if not (text[position : position + 1].isalpha() or text[position : position + 1] in ("_", "$")):
+        return position
+    end = position + 1
+    limit = min(len(text), position + _LONGEST_KEY)
+    while end < limit and (text[end].isalnum() or text[end] in "_$-"):
+        end += 1
+    return end

@@ -1,0 +1,225 @@
+"""The reduced schema that goes to the model as a grammar (DESIGN §4, SPEC S1.2).
+
+Engines differ in what they enforce, drop, refuse or crash on, so only what all of them read alike
+is sent; the full schema judges the answer (S1.3). What happens to each keyword:
+
+kept        type, enum, const, required, items, prefixItems, minItems, maxItems, minLength,
+            maxLength, integer bounds, format date-time, anchored portable patterns
+rewritten   $ref is inlined; allOf is merged; oneOf becomes anyOf; a list of types becomes anyOf;
+            exclusive integer bounds become inclusive; objects with properties are closed
+dropped     bounds of `number` (llama.cpp drops them silently, so nobody may rely on them),
+            lengths and counts above MAX_REPETITION, maxLength beside a pattern, multipleOf,
+            uniqueItems, contains, if/then/else, not, dependent*, *Properties counts, propertyNames,
+            patternProperties, other formats, titles, descriptions, defaults
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from assay_gate.wire_merge import Endless, Node, Trail, WireSchemaError, types_of, variants
+from assay_gate.wire_patterns import bounded, portable
+
+MAX_REPETITION = 2000
+"""llama.cpp refuses a grammar whose repetitions exceed this."""
+
+MAX_NODES = 4000
+_INT64 = 1 << 63
+_BY_TYPE = {
+    "object": ("properties", "required", "additionalProperties"),
+    "array": ("items", "prefixItems", "minItems", "maxItems"),
+}
+
+
+def derive_wire_schema(
+    schema: Mapping[str, Any], pins: Iterable[tuple[str, Any]] = ()
+) -> dict[str, Any]:
+    """The wire schema of a full JSON Schema; `pins` are (`$.a.b`, value) set with const (S3.4).
+
+    Recursive references are followed three times and then cut where the schema allows it (an
+    optional property is left out, an array stays empty, an alternative is dropped). Raises
+    WireSchemaError where it does not, for a path that does not exist, and for a schema that
+    grows beyond all bounds; SchemaRefError for a reference out of the document.
+    """
+    derivation = _Derivation(schema)
+    try:
+        wire = derivation.node(schema, (), "$")
+    except Endless as reason:
+        raise WireSchemaError(f"$ref {reason.ref!r} contains itself in every instance") from None
+    for path, value in pins:
+        if not pin(wire, path, value):
+            raise WireSchemaError(f"{path}: the schema has no such property to pin")
+    return wire
+
+
+def pin(wire: Node, path: str, value: Any) -> bool:
+    """Fixes one property, named `$.a.b`, with const; whether the path exists."""
+    if not path.startswith("$.") or "[" in path:
+        raise WireSchemaError(f"{path}: only object members can be pinned, as in $.a.b")
+    *parents, name = path[2:].split(".")
+    nodes = _alternatives(wire)
+    for parent in parents:
+        children = [node["properties"][parent] for node in nodes if parent in _members(node)]
+        nodes = [alternative for child in children for alternative in _alternatives(child)]
+    owners = [node for node in nodes if name in _members(node)]
+    for owner in owners:
+        owner["properties"][name] = {"const": value}
+    return bool(owners)
+
+
+def _alternatives(wire: Node) -> list[Node]:
+    return list(wire["anyOf"]) if "anyOf" in wire else [wire]
+
+
+def _members(wire: Node) -> Mapping[str, Any]:
+    members: Mapping[str, Any] = wire.get("properties", {})
+    return members
+
+
+class _Derivation:
+    """One derivation: the document and the work done so far."""
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._nodes = 0
+
+    def node(self, schema: Any, trail: Trail, path: str) -> Node:
+        """The wire form of a sub-schema; raises Endless if every form of it recurs."""
+        self._nodes += 1
+        if self._nodes > MAX_NODES:
+            raise WireSchemaError(f"{path}: the schema unfolds to more than {MAX_NODES} parts")
+        found: list[Node] = []
+        endless: Endless | None = None
+        for flat, followed in variants(schema, self._root, trail):
+            for name in sorted(types_of(flat) or {_implied(flat)}):
+                try:
+                    wire = self._typed(flat, name, followed, path)
+                except Endless as reason:
+                    endless = reason
+                    continue
+                if wire not in found:
+                    found.append(wire)
+        if found:
+            return found[0] if len(found) == 1 else {"anyOf": found}
+        if endless is not None:
+            raise endless
+        raise WireSchemaError(f"{path}: nothing can match this part of the schema")
+
+    def _typed(self, flat: Node, name: str, trail: Trail, path: str) -> Node:
+        wire: Node = {"type": name} if name else {}
+        if "const" in flat:
+            return {"const": flat["const"]}
+        if "enum" in flat:
+            return {**wire, "enum": _fitting(flat["enum"], name, path)}
+        if name == "object":
+            wire |= self._object(flat, trail, path)
+        elif name == "array":
+            wire |= self._array(flat, trail, path)
+        elif name == "integer":
+            wire |= _integer(flat)
+        elif name == "string":
+            wire |= _string(flat)
+        return wire
+
+    def _object(self, flat: Node, trail: Trail, path: str) -> Node:
+        extra = flat.get("additionalProperties", True)
+        required = [key for key in flat.get("required", ()) if isinstance(key, str)]
+        members: Node = {}
+        for key, sub in flat.get("properties", {}).items():
+            if sub is False:
+                continue
+            try:
+                members[key] = self.node(sub, trail, f"{path}.{key}")
+            except Endless:
+                if key in required:
+                    raise
+        for key in required:
+            if key not in members:
+                if extra is False:
+                    raise WireSchemaError(f"{path}: {key!r} is required and not allowed")
+                members[key] = {} if extra is True else self.node(extra, trail, f"{path}.{key}")
+        if members:
+            return {"properties": members, "required": required, "additionalProperties": False}
+        if isinstance(extra, Mapping) and extra:
+            try:
+                return {"additionalProperties": self.node(extra, trail, f"{path}.*")}
+            except Endless:
+                return {"additionalProperties": False}
+        return {"additionalProperties": False} if extra is False else {}
+
+    def _array(self, flat: Node, trail: Trail, path: str) -> Node:
+        wire: Node = {}
+        least = flat.get("minItems", 0)
+        if "prefixItems" in flat:
+            prefix = flat["prefixItems"]
+            wire["prefixItems"] = [
+                self.node(sub, trail, f"{path}[{n}]") for n, sub in enumerate(prefix)
+            ]
+        items = flat.get("items", True)
+        if items is False:
+            wire["items"] = False
+        elif items is not True:
+            try:
+                wire["items"] = self.node(items, trail, f"{path}[]")
+            except Endless:
+                if least:
+                    raise
+                return {"items": {}, "maxItems": 0}
+        return wire | _repetitions(flat, "minItems", "maxItems")
+
+
+def _implied(flat: Node) -> str:
+    """The type a schema without one speaks of; "" if it could be anything."""
+    if "enum" in flat or "const" in flat:
+        return ""
+    for name, keywords in _BY_TYPE.items():
+        if any(keyword in flat for keyword in keywords):
+            return name
+    return "string" if {"pattern", "minLength", "maxLength"} & flat.keys() else ""
+
+
+def _fitting(values: list[Any], name: str, path: str) -> list[Any]:
+    fitting = [value for value in values if not name or _is(value, name)]
+    if not fitting:
+        raise WireSchemaError(f"{path}: no value of enum is of type {name or 'any'}")
+    return fitting
+
+
+def _is(value: Any, name: str) -> bool:
+    if name in ("integer", "number"):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return number and (name == "number" or float(value).is_integer())
+    kinds = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
+    return isinstance(value, kinds[name]) if name in kinds else True
+
+
+def _integer(flat: Node) -> Node:
+    low = [math.ceil(flat["minimum"])] if "minimum" in flat else []
+    high = [math.floor(flat["maximum"])] if "maximum" in flat else []
+    if "exclusiveMinimum" in flat:
+        low.append(math.floor(flat["exclusiveMinimum"]) + 1)
+    if "exclusiveMaximum" in flat:
+        high.append(math.ceil(flat["exclusiveMaximum"]) - 1)
+    wire = {}
+    if low and -_INT64 <= max(low) < _INT64:
+        wire["minimum"] = max(low)
+    if high and -_INT64 <= min(high) < _INT64:
+        wire["maximum"] = min(high)
+    return wire
+
+
+def _string(flat: Node) -> Node:
+    if flat.get("format") == "date-time":
+        return {"format": "date-time"}
+    pattern = portable(flat["pattern"]) if isinstance(flat.get("pattern"), str) else None
+    if pattern is not None and ("maxLength" not in flat or bounded(pattern)):
+        return {"pattern": pattern}
+    return _repetitions(flat, "minLength", "maxLength")
+
+
+def _repetitions(flat: Node, least: str, most: str) -> Node:
+    return {
+        key: int(flat[key]) for key in (least, most) if flat.get(key, math.inf) <= MAX_REPETITION
+    }

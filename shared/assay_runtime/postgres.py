@@ -1,0 +1,95 @@
+"""PostgreSQL: a pool, migrations, and outages told apart from mistakes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import asyncpg
+
+from assay_runtime.failures import Pause
+from assay_runtime.settings import SettingsError
+
+# The server is away, shutting down, out of space or connections: every record would fail alike.
+_OUTAGE = (
+    OSError,
+    TimeoutError,
+    asyncpg.InterfaceError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.CannotConnectNowError,
+)
+
+
+class PostgresPool:
+    """A small pool on one database; `what` names its use and its row in `schema_version`."""
+
+    def __init__(self, url: str, migrations: Sequence[str], what: str) -> None:
+        self._url = url
+        self._migrations = migrations
+        self._what = what
+        self._pool: Any = None
+
+    async def open(self) -> None:
+        """Connect and bring the schema up to date; Pause while the server is away."""
+        with _outages(self._what):
+            self._pool = await asyncpg.create_pool(
+                self._url, min_size=1, max_size=4, command_timeout=30, timeout=10
+            )
+        async with self.transaction() as connection:
+            # One migrator at a time, whatever the number of replicas.
+            await connection.execute("SELECT pg_advisory_xact_lock(7214000)")
+            await connection.execute(
+                "CREATE TABLE IF NOT EXISTS schema_version"
+                " (what text PRIMARY KEY, version int NOT NULL)"
+            )
+            version = (
+                await connection.fetchval(
+                    "SELECT version FROM schema_version WHERE what = $1", self._what
+                )
+                or 0
+            )
+            if version > len(self._migrations):
+                raise SettingsError(
+                    f"the {self._what} tables were made by a newer version ({version}); this one "
+                    f"knows {len(self._migrations)}"
+                )
+            for script in self._migrations[version:]:
+                await connection.execute(script)
+            await connection.execute(
+                "INSERT INTO schema_version VALUES ($1, $2)"
+                " ON CONFLICT (what) DO UPDATE SET version = $2",
+                self._what,
+                len(self._migrations),
+            )
+
+    async def close(self) -> None:
+        if self._pool is not None:
+            with contextlib.suppress(*_OUTAGE):
+                await self._pool.close()
+            self._pool = None
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[Any]:
+        """A connection of the pool; outages inside the block become Pause."""
+        if self._pool is None:
+            raise Pause(self._what, "the database is not open")
+        with _outages(self._what):
+            async with self._pool.acquire(timeout=10) as connection:
+                yield connection
+
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Any]:
+        """One transaction, committed when the block ends."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
+
+@contextlib.contextmanager
+def _outages(what: str) -> Any:
+    try:
+        yield
+    except _OUTAGE as error:
+        raise Pause(what, f"PostgreSQL: {error or type(error).__name__}") from error
