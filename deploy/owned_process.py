@@ -45,7 +45,15 @@ def start_mark(pid: int) -> str | None:
     # The program's name stands in parentheses and may itself hold spaces and parentheses.
     fields = stat.rpartition(")")[2].split()
     state, started = fields[0], fields[19]
-    return None if state in "ZX" else f"{boot}:{started}"
+    return None if state in "ZX" and not _threads_left(pid) else f"{boot}:{started}"
+
+
+def _threads_left(pid: int) -> bool:
+    """Whether a process shown as ended still has threads, and with them its ports, to give up."""
+    try:
+        return len(os.listdir(f"/proc/{pid}/task")) > 1
+    except OSError:
+        return False
 
 
 def _start_mark_by_ps(pid: int) -> str | None:

@@ -16,6 +16,7 @@ from deploy.loopback_ports import free_port, is_free
 from deploy.owned_process import MissingTool, OwnedProcess, ServerError, start_mark
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
+_DEBIAN = Path("/usr/lib/postgresql")
 _SUPERUSER = "assay"
 _SETTINGS = {
     "listen_addresses": "127.0.0.1",
@@ -33,7 +34,7 @@ _SETTINGS = {
 def find_binaries() -> Path:
     """Folder with initdb and postgres of the newest release, or MissingTool."""
     folders = sorted(
-        Path("/usr/lib/postgresql").glob("*/bin"),
+        _DEBIAN.glob("*/bin"),
         key=lambda folder: [int(n) for n in re.findall(r"\d+", folder.parent.name)],
         reverse=True,
     )

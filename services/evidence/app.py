@@ -38,14 +38,15 @@ def build(settings: EvidenceSettings) -> Service:
             f"ASSAY_HTTP__HOST is {host}, beyond loopback: set ASSAY_EVIDENCE__TOKEN first"
         )
     store = open_store(section.store)
+    handler = EvidenceHandler(store, section.tenant, settings.kafka.log)
     pipeline = Pipeline(
         name=NAME,
         topics=CONSUMES,
         decode=raw_decoder,
-        handler=EvidenceHandler(store, section.tenant),
+        handler=handler,
         max_records=section.batch,
         keeps_dead_letters=False,
-        stored_positions=store.positions,
+        stored_positions=handler.positions,
     )
     return Service(
         name=NAME,

@@ -58,14 +58,18 @@ def entry_of(
     value: bytes,
     *,
     tenant: str,
+    log: str = "",
 ) -> Entry:
-    """Entry for a record of any topic; never raises on what the record holds."""
+    """Entry for a record of any topic; never raises on what the record holds.
+
+    `log` names the incarnation of the topics: positions say nothing across incarnations.
+    """
     text = text_headers(headers)
     request = text.get("ce_requestid")
     kind = text.get("ce_type") or topic
     identifier = text.get("ce_id")
     if topic == WalletEventSubmitted.type:
-        identity = identify(topic, partition, offset, headers, value, tenant=tenant)
+        identity = identify(topic, partition, offset, headers, value, tenant=tenant, log=log)
         request, kind = identity.request_id, topic
         identifier = _derived(identity.source, identity.event_id, hashlib.sha256(value).hexdigest())
     elif topic.endswith(".dlq"):
@@ -73,6 +77,7 @@ def entry_of(
         kind = DEAD_LETTER
         request = text.get("assay.request.id") or request
         identifier = _derived(
+            log,
             topic,
             text.get("__connect.errors.partition", str(partition)),
             text.get("__connect.errors.offset", str(offset)),
@@ -80,7 +85,7 @@ def entry_of(
     elif topic == EvidenceRecordSubmitted.type:
         kind = _record_name(value) or kind
     return Entry(
-        event_id=identifier or _derived(topic, str(partition), str(offset)),
+        event_id=identifier or _derived(log, topic, str(partition), str(offset)),
         type=kind,
         request_id=request,
         wallet=text.get("ce_subject"),

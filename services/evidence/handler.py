@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from assay_runtime.records import Delivery, Position
@@ -14,9 +14,10 @@ from services.evidence.store import EvidenceStore
 class EvidenceHandler:
     """Sink: every record is kept, none is published."""
 
-    def __init__(self, store: EvidenceStore, tenant: str) -> None:
+    def __init__(self, store: EvidenceStore, tenant: str, log: str = "") -> None:
         self._store = store
         self._tenant = tenant
+        self._log = log
 
     async def __call__(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
         records = [delivery.record for delivery in deliveries]
@@ -29,11 +30,25 @@ class EvidenceHandler:
                 record.headers,
                 record.value or b"",
                 tenant=self._tenant,
+                log=self._log,
             )
             for record in records
         ]
         positions = {
-            Position(record.topic, record.partition): record.offset + 1 for record in records
+            self._stored(Position(record.topic, record.partition)): record.offset + 1
+            for record in records
         }
         await self._store.append(entries, positions)
         return [()] * len(deliveries)
+
+    async def positions(self, wanted: Collection[Position]) -> dict[Position, int]:
+        """Where to go on reading, as the store knows it."""
+        names = {self._stored(position): position for position in wanted}
+        found = await self._store.positions(names)
+        return {names[stored]: offset for stored, offset in found.items()}
+
+    def _stored(self, position: Position) -> Position:
+        """The position's name in the store: offsets start anew with each incarnation."""
+        if not self._log:
+            return position
+        return Position(f"{self._log}/{position.topic}", position.partition)

@@ -62,7 +62,7 @@ def build_pages(store: EvidenceStore, token: str) -> Starlette:
         }
         return JSONResponse(body)
 
-    return Starlette(routes=[Route("/evidence", evidence)])
+    return Starlette(routes=[Route("/evidence", evidence), Route("/", evidence)])
 
 
 def _authorised(request: Request, token: str) -> bool:

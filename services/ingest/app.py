@@ -77,7 +77,7 @@ def build(settings: IngestSettings) -> Service:
             Pipeline(
                 name=NAME,
                 topics=CONSUMES,
-                decode=submission_decoder(section.tenant),
+                decode=submission_decoder(section.tenant, settings.kafka.log),
                 handler=IngestHandler(store, aggregator, section.json_limits, section.tenant),
                 engine="lane",
                 slots=section.slots,

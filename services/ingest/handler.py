@@ -52,7 +52,7 @@ class Aggregator(Protocol):
     async def fetch(self, address: str) -> dict[str, Any]: ...
 
 
-def submission_decoder(tenant: str) -> Decoder:
+def submission_decoder(tenant: str, log_name: str = "") -> Decoder:
     """Decoder of the public input topic: any record has an identity, whatever else it lacks."""
 
     def decode(record: Record) -> Delivery[Identity]:
@@ -63,6 +63,7 @@ def submission_decoder(tenant: str) -> Decoder:
             record.headers,
             record.value or b"",
             tenant=tenant,
+            log=log_name,
         )
         attributes = Attributes(
             identity.event_id, identity.source, record.topic, identity.request_id

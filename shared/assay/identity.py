@@ -33,8 +33,10 @@ def identify(
     value: bytes,
     *,
     tenant: str,
+    log: str = "",
 ) -> Identity:
-    """Identity of a submitted record.
+    """Identity of a submitted record; `log` names the incarnation of the topic, whose offsets
+    start anew with it.
 
     A client's own id (`ce_id`, or `id` of a structured event) names the request together with its
     source; without one the record's place on the bus does, which does not protect against a
@@ -42,7 +44,7 @@ def identify(
     """
     attributes = _attributes(headers, value)
     if attributes is None:
-        by_place = request_id_from_position(topic, partition, offset)
+        by_place = request_id_from_position(f"{log}/{topic}" if log else topic, partition, offset)
         return Identity(by_place, by_place, _ANONYMOUS_SOURCE)
     return Identity(
         request_id(tenant, attributes.source, attributes.id), attributes.id, attributes.source

@@ -34,7 +34,7 @@ _APPLICATORS = frozenset(("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if"
 _NOTHING_WORDS = frozenset(("none", "null", "nil", "n/a", "na", "-", "nothing", "empty"))
 
 
-class Ambiguous(ValueError):  # noqa: N818 - a verdict on the value, not an error of the program
+class Ambiguous(ValueError):
     """Two readings of a value fit the schema and differ."""
 
     def __init__(self, path: str, readings: list[Any]) -> None:

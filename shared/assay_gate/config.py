@@ -28,6 +28,7 @@ class GateConfig:
     enum_prefixes      words stripped from the front of an enum value, as the seed's "shadow "
     enum_delimiter     what ends an enum value, as the seed's " | "; empty: nothing does
     wrapper_keys       names whose only value is taken for the answer if the object is not
+    reserved_fields    fields the pipeline adds; an answer that names one is rejected (SPEC S4.10)
     assert_formats     whether `format` (date-time, …) rejects; JSON Schema says it only informs
     rule_seconds       wall-clock time for all expression rules of one unit
     rule_megabytes     address space of the process that evaluates them
@@ -41,6 +42,7 @@ class GateConfig:
     enum_prefixes: tuple[str, ...] = ()
     enum_delimiter: str = " | "
     wrapper_keys: tuple[str, ...] = WRAPPER_KEYS
+    reserved_fields: tuple[str, ...] = ("unit_id", "_metadata")
     assert_formats: bool = False
     rule_seconds: float = 1.0
     rule_megabytes: int = 384
@@ -52,4 +54,8 @@ class GateConfig:
         known = {f.name for f in fields(cls)}
         if unknown := sorted(set(settings) - known):
             raise GateError(f"unknown gate setting {unknown[0]!r}; known: {sorted(known)}")
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in settings.items()})
+        values: dict[str, Any] = {
+            key: tuple(value) if isinstance(value, list) else value
+            for key, value in settings.items()
+        }
+        return cls(**values)

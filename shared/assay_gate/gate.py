@@ -18,12 +18,9 @@ from assay_gate.rules import Rules
 from assay_gate.scan import Candidate, find_candidates, read_whole
 from assay_gate.schema import Schema
 from assay_gate.strict import NotStrict, StrictReader
-from assay_gate.tokens import Unreadable
+from assay_gate.tokens import Bare, Unreadable
 from assay_gate.values import same
 from assay_gate.verdict import Amend, GateError, Problem, Repair, Verdict, problem, repair
-
-RESERVED_FIELDS = ("unit_id", "_metadata")
-"""Fields the pipeline adds to a unit; an answer may not name them (SPEC S4.10)."""
 
 _MOST_WRAPPERS = 3
 _AMBIGUOUS = frozenset(("duplicate_key", "ambiguous"))
@@ -64,6 +61,7 @@ class Gate:
         else:
             self._rules = Rules(rules, config=self.config)
         self._strict = StrictReader(self.config.max_depth)
+        self._reserved = frozenset(self.config.reserved_fields)
         self._wrappers = frozenset(name.casefold() for name in self.config.wrapper_keys)
 
     def judge(
@@ -112,7 +110,7 @@ class Gate:
     def _is_plainly_valid(self, value: Any) -> bool:
         if self._strict.whole_float and self._schema.has_integers:
             return False
-        if isinstance(value, dict) and ("unit_id" in value or "_metadata" in value):
+        if isinstance(value, dict) and not self._reserved.isdisjoint(value):
             return False
         return _checked(self._schema, value)
 
@@ -134,6 +132,8 @@ class Gate:
             return _unreadable(fault)
         except RecursionError:
             return _rejected("pipeline_internal", "too_deep", "the answer nests too deeply")
+        if not fitting and isinstance(candidates[0].value, Bare):
+            return _rejected("pipeline_internal", "not_json", "no JSON was found in the answer")
         if not fitting:
             return Verdict(False, stage="schema_validation", errors=_nearest(failed).problems)
         if any(not same(fitting[0].value, other.value) for other in fitting[1:]):
@@ -141,7 +141,7 @@ class Gate:
                 "schema_validation", "ambiguous",
                 "the text holds several different answers; give exactly one JSON value",
             )  # fmt: skip
-        if any(reading.problems and reading.problems[0]["rule"] in _AMBIGUOUS for reading in failed):
+        if any(reading.problems[0]["rule"] in _AMBIGUOUS for reading in failed):
             return Verdict(False, stage="schema_validation", errors=_nearest(failed).problems)
         return Verdict(True, fitting[0].value, repairs=fitting[0].repairs)
 
@@ -155,14 +155,15 @@ class Gate:
             return reading
         log = [*candidate.repairs, repair("$", "unwrapped", value, inner)]
         if not isinstance(inner, str):
-            inside = self._read(Candidate(inner, log, candidate.bare), wrappers - 1)
-            return reading if inside.problems else inside
+            within = self._read(Candidate(inner, log, candidate.bare), wrappers - 1)
+            return reading if within.problems else within
         try:
             found = find_candidates(inner, self.config, self._strict)
         except Unreadable:
             return reading
-        inside_all = [self._read(c, wrappers - 1) for c in found if isinstance(c.value, dict | list)]
-        fitting = [r for r in inside_all if not r.problems]
+        found = [candidate for candidate in found if isinstance(candidate.value, dict | list)]
+        inside = [self._read(candidate, wrappers - 1) for candidate in found]
+        fitting = [reading for reading in inside if not reading.problems]
         if not fitting:
             return reading
         if any(not same(fitting[0].value, other.value) for other in fitting[1:]):
@@ -185,7 +186,7 @@ class Gate:
                 return _Reading(None, [], self._schema.problems(coerced))
             coerced, coercion.repairs = value, []
         if isinstance(coerced, dict):
-            for name in RESERVED_FIELDS:
+            for name in self.config.reserved_fields:
                 if name in coerced:
                     reserved = problem(f"$.{name}", "reserved_field", "leave this field out")
                     return _Reading(None, [], [reserved])

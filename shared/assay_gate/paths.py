@@ -15,7 +15,8 @@ def parse_path(path: str) -> list[str | int]:
     position = 1
     while position < len(path):
         if path[position] == ".":
-            end = min((i for c in ".[" if (i := path.find(c, position + 1)) >= 0), default=len(path))
+            ends = [path.find(mark, position + 1) for mark in ".["]
+            end = min((found for found in ends if found >= 0), default=len(path))
             steps.append(path[position + 1 : end])
         else:
             end = path.find("]", position) + 1

@@ -13,8 +13,8 @@ from typing import Any
 
 from assay_gate.config import GateConfig
 from assay_gate.reader import TolerantReader
-from assay_gate.strings import bare_key_end, member_starts
 from assay_gate.strict import NotStrict, StrictReader
+from assay_gate.strings import bare_key_end, member_starts
 from assay_gate.tokens import OPENING_QUOTES, Unreadable, read_word, skip_blank, skip_space
 from assay_gate.verdict import Repair, repair
 
@@ -174,14 +174,14 @@ class _Scan:
 
 def _is_escaped(text: str, start: int) -> bool:
     r"""Whether `\"` is the first thing inside the brackets that open here."""
-    position = start
-    while text[position : position + 1] in ("{", "[") or text.startswith(
-        ("\\n", "\\t", "\\r"), position
-    ):
-        step = 2 if text[position] == "\\" else 1
-        position = skip_space(text, position + step)
-        if position - start > _LONGEST_TAG:
-            return False
+    position = skip_space(text, start + 1)
+    for _ in range(4):
+        if text[position : position + 1] in ("{", "["):
+            position = skip_space(text, position + 1)
+        elif text.startswith(("\\n", "\\t", "\\r"), position):
+            position = skip_space(text, position + 2)
+        else:
+            break
     return text.startswith('\\"', position)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -65,3 +66,28 @@ def check_refs(root: Mapping[str, Any]) -> None:
         for keyword in ("$ref", "$dynamicRef"):
             if isinstance(node.get(keyword), str):
                 resolve(root, node[keyword])
+
+
+def with_const(root: Mapping[str, Any], path: str, value: Any) -> dict[str, Any]:
+    """A copy of the schema in which the property `$.a.b` can only be `value`.
+
+    Follows `properties` and `$ref`; raises SchemaRefError where the path leads through anything
+    else.
+    """
+    copied = copy.deepcopy(dict(root))
+    node = copied
+    *parents, name = path.removeprefix("$.").split(".")
+    for parent in parents:
+        members = node.get("properties", {})
+        child = members.get(parent)
+        seen: set[str] = set()
+        while isinstance(child, Mapping) and "$ref" in child and child["$ref"] not in seen:
+            seen.add(child["$ref"])
+            child = copy.deepcopy(resolve(root, child["$ref"]))
+        if not isinstance(child, dict):
+            raise SchemaRefError(f"{path}: the schema has no object {parent!r}")
+        members[parent] = node = child
+    if name not in node.get("properties", {}):
+        raise SchemaRefError(f"{path}: the schema has no property {name!r}")
+    node["properties"][name] = {"const": value}
+    return copied

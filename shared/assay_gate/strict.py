@@ -14,7 +14,7 @@ from typing import Any
 from assay_gate.values import deeper_than, encodable
 
 
-class NotStrict(ValueError):  # noqa: N818 - a verdict on the text, not an error of the program
+class NotStrict(ValueError):
     """The text is no strict JSON of one reading."""
 
 
@@ -35,9 +35,10 @@ class StrictReader(threading.local):
     def __init__(self, max_depth: int) -> None:
         self.max_depth = max_depth
         self.whole_float = False
-        self._scan = json.JSONDecoder(
+        decoder: Any = json.JSONDecoder(
             object_pairs_hook=_object, parse_float=self._float, parse_constant=_constant
-        ).scan_once
+        )
+        self._scan = decoder.scan_once
 
     def _float(self, digits: str) -> float:
         number = float(digits)
@@ -59,7 +60,8 @@ class StrictReader(threading.local):
             raise NotStrict(str(error)) from None
         if end != len(text) and text[end:].strip(" \t\n\r"):
             raise NotStrict("text after the value")
-        if ("\\ud" in text or "\\uD" in text) and not _clean(value):
+        escaped = "\\ud" in text or "\\uD" in text
+        if (escaped and not _clean(value)) or not encodable(text):
             raise NotStrict("lone surrogate")
         if text.count("{") + text.count("[") > self.max_depth and deeper_than(
             value, self.max_depth

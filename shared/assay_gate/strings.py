@@ -18,6 +18,7 @@ _ESCAPES = {
 _LONGEST_KEY = 200
 _VALUE_STARTS = frozenset("\"'“‘„`{[-+.0123456789")
 _MOST_INNER_QUOTES = 200
+_UNESCAPED = 'a string holds quotes that are not escaped; write \\" inside strings'
 
 
 class QuotedReader:
@@ -89,7 +90,8 @@ class QuotedReader:
             if 0xD800 <= code < 0xDC00 and text.startswith("\\u", position + 6):
                 low = self._hex(position + 8, 4)
                 if 0xDC00 <= low < 0xE000:
-                    return chr(0x10000 + ((code - 0xD800) << 10) + low - 0xDC00), position + 12, None
+                    code = 0x10000 + ((code - 0xD800) << 10) + low - 0xDC00
+                    return chr(code), position + 12, None
             return chr(code), position + 6, None
         if mark == "x":
             return chr(self._hex(position + 2, 2)), position + 4, "escape"
@@ -151,9 +153,9 @@ class QuotedReader:
             if goes_on and inner.open:
                 goes_on = False
         if goes_on and inner.open:
-            raise Unreadable("quotes", "unescaped quotes in a string; write \\\"", stop)
+            raise Unreadable("quotes", _UNESCAPED, stop)
         if goes_on and inner.count and not in_object and char == "," and not inner.paired:
-            raise Unreadable("quotes", "unescaped quotes in a string; write \\\"", stop)
+            raise Unreadable("quotes", _UNESCAPED, stop)
         return goes_on
 
 
@@ -182,7 +184,7 @@ class _InnerQuotes:
         elif not before.isalnum() and after and not after.isspace():
             self.open = True
         else:
-            raise Unreadable("quotes", "an unescaped quote in a string; write \\\"", position)
+            raise Unreadable("quotes", _UNESCAPED, position)
         self.count += 1
         if self.count > _MOST_INNER_QUOTES:
             raise Unreadable("quotes", "too many unescaped quotes in a string", position)

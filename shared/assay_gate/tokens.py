@@ -29,7 +29,7 @@ _LITERALS = {"true": True, "false": False, "null": None, "none": None}
 _NO_VALUES = frozenset(("nan", "infinity", "inf", "undefined", "nil"))
 
 
-class Unreadable(ValueError):  # noqa: N818 - a verdict on the text, not an error of the program
+class Unreadable(ValueError):
     """Text from which no value can be read.
 
     rule    cut_off, missing_value, elision, duplicate_key, not_json, too_deep, too_long, …

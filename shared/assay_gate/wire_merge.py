@@ -27,7 +27,7 @@ class WireSchemaError(GateError):
     """No wire schema can be derived; the message names the place and the keyword."""
 
 
-class Endless(Exception):  # noqa: N818 - a place to cut, caught where an optional part begins
+class Endless(Exception):
     """A reference that contains itself has been followed MAX_RECURSION times."""
 
     def __init__(self, ref: str) -> None:
@@ -101,8 +101,8 @@ def _disjoint(a: Node, b: Node) -> bool:
 
 def _both(left: set[str], right: set[str]) -> set[str]:
     both = left & right
-    if "integer" in left | right and "number" in left | right:
-        both.add("integer")
+    if ("integer" in left and "number" in right) or ("number" in left and "integer" in right):
+        both.add("integer")  # every integer is a number
     return both
 
 

@@ -59,8 +59,6 @@ def bounded(pattern: str) -> bool:
             in_class = char != "]"
         elif char == "[":
             in_class = True
-        elif char in "*+":
-            return False
-        elif char == "{" and pattern[position:].partition("}")[0].endswith(","):
+        elif char in "*+" or (char == "{" and pattern[position:].partition("}")[0].endswith(",")):
             return False
     return True

@@ -8,25 +8,20 @@ kept        type, enum, const, required, items, prefixItems, minItems, maxItems,
 rewritten   $ref is inlined; allOf is merged; oneOf becomes anyOf; a list of types becomes anyOf;
             exclusive integer bounds become inclusive; objects with properties are closed
 dropped     bounds of `number` (llama.cpp drops them silently, so nobody may rely on them),
-            lengths and counts above MAX_REPETITION, maxLength beside a pattern, multipleOf,
+            lengths and counts above MAX_REPETITION, lengths beside a pattern, multipleOf,
             uniqueItems, contains, if/then/else, not, dependent*, *Properties counts, propertyNames,
             patternProperties, other formats, titles, descriptions, defaults
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from assay_gate.wire_leaves import fitting, integer, repetitions, string
 from assay_gate.wire_merge import Endless, Node, Trail, WireSchemaError, types_of, variants
-from assay_gate.wire_patterns import bounded, portable
-
-MAX_REPETITION = 2000
-"""llama.cpp refuses a grammar whose repetitions exceed this."""
 
 MAX_NODES = 4000
-_INT64 = 1 << 63
 _BY_TYPE = {
     "object": ("properties", "required", "additionalProperties"),
     "array": ("items", "prefixItems", "minItems", "maxItems"),
@@ -112,15 +107,15 @@ class _Derivation:
         if "const" in flat:
             return {"const": flat["const"]}
         if "enum" in flat:
-            return {**wire, "enum": _fitting(flat["enum"], name, path)}
+            return {**wire, "enum": fitting(flat["enum"], name, path)}
         if name == "object":
             wire |= self._object(flat, trail, path)
         elif name == "array":
             wire |= self._array(flat, trail, path)
         elif name == "integer":
-            wire |= _integer(flat)
+            wire |= integer(flat)
         elif name == "string":
-            wire |= _string(flat)
+            wire |= string(flat)
         return wire
 
     def _object(self, flat: Node, trail: Trail, path: str) -> Node:
@@ -167,7 +162,7 @@ class _Derivation:
                 if least:
                     raise
                 return {"items": {}, "maxItems": 0}
-        return wire | _repetitions(flat, "minItems", "maxItems")
+        return wire | repetitions(flat, "minItems", "maxItems")
 
 
 def _implied(flat: Node) -> str:
@@ -178,48 +173,3 @@ def _implied(flat: Node) -> str:
         if any(keyword in flat for keyword in keywords):
             return name
     return "string" if {"pattern", "minLength", "maxLength"} & flat.keys() else ""
-
-
-def _fitting(values: list[Any], name: str, path: str) -> list[Any]:
-    fitting = [value for value in values if not name or _is(value, name)]
-    if not fitting:
-        raise WireSchemaError(f"{path}: no value of enum is of type {name or 'any'}")
-    return fitting
-
-
-def _is(value: Any, name: str) -> bool:
-    if name in ("integer", "number"):
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return number and (name == "number" or float(value).is_integer())
-    kinds = {"string": str, "boolean": bool, "object": dict, "array": list, "null": type(None)}
-    return isinstance(value, kinds[name]) if name in kinds else True
-
-
-def _integer(flat: Node) -> Node:
-    low = [math.ceil(flat["minimum"])] if "minimum" in flat else []
-    high = [math.floor(flat["maximum"])] if "maximum" in flat else []
-    if "exclusiveMinimum" in flat:
-        low.append(math.floor(flat["exclusiveMinimum"]) + 1)
-    if "exclusiveMaximum" in flat:
-        high.append(math.ceil(flat["exclusiveMaximum"]) - 1)
-    wire = {}
-    if low and -_INT64 <= max(low) < _INT64:
-        wire["minimum"] = max(low)
-    if high and -_INT64 <= min(high) < _INT64:
-        wire["maximum"] = min(high)
-    return wire
-
-
-def _string(flat: Node) -> Node:
-    if flat.get("format") == "date-time":
-        return {"format": "date-time"}
-    pattern = portable(flat["pattern"]) if isinstance(flat.get("pattern"), str) else None
-    if pattern is not None and ("maxLength" not in flat or bounded(pattern)):
-        return {"pattern": pattern}
-    return _repetitions(flat, "minLength", "maxLength")
-
-
-def _repetitions(flat: Node, least: str, most: str) -> Node:
-    return {
-        key: int(flat[key]) for key in (least, most) if flat.get(key, math.inf) <= MAX_REPETITION
-    }

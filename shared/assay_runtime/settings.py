@@ -32,6 +32,9 @@ class KafkaSection(Section):
     """Broker access; times in the unit of their name."""
 
     bootstrap: str = Field("127.0.0.1:9092", description="host:port[,host:port…]")
+    log: str = Field(
+        "", description="name of these topics' incarnation; another one once they are made anew"
+    )
     compression: Literal["zstd", "gzip", "lz4", "snappy", ""] = "zstd"
     linger_ms: int = Field(2, ge=0, description="wait for a fuller batch")
     max_request_bytes: int = Field(8_388_608, gt=0)

@@ -24,7 +24,7 @@ from deploy.kafka.probe import cluster_behind
 from deploy.loopback_ports import free_port, is_free
 from deploy.owned_process import MissingTool, ServerError, start_mark
 
-TOPIC = TopicSpec("broker.test", 3, 1, {"max.message.bytes": "8388608"})
+TOPIC = TopicSpec("broker.test", 3, 1)
 
 
 async def produce(bootstrap: str, values: list[bytes]) -> None:
@@ -190,10 +190,13 @@ def test_a_killed_program_takes_its_broker_along(tmp_path: Path, kafka_broker: B
         pid = int(run.stdout.readline())
         assert start_mark(pid)
         run.send_signal(signal.SIGKILL)
-    deadline = time.monotonic() + 10
-    while start_mark(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
+    try:
+        deadline = time.monotonic() + 10
+        while start_mark(pid):
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+    finally:
+        Broker(tmp_path).kill()
 
 
 def test_a_broken_start_says_why_and_leaves_nothing(tmp_path: Path, kafka_broker: Broker) -> None:
@@ -201,7 +204,7 @@ def test_a_broken_start_says_why_and_leaves_nothing(tmp_path: Path, kafka_broker
     broker = Broker(tmp_path)
     broker.start()
     broker.stop()
-    (tmp_path / "log" / "meta.properties").write_text("version=1\ncluster.id=other\nnode.id=1\n")
+    (tmp_path / "log" / "meta.properties").write_text("version=1\ncluster.id=x\nnode.id=7\n")
     with pytest.raises(ServerError, match="ended while starting") as caught:
         broker.start()
     assert "\n" not in str(caught.value)

@@ -26,6 +26,7 @@ from httpx_aiohttp import AiohttpTransport
 
 from assay.submission import SubmissionError
 from services.ingest.domain.aggregator_url import checked_template, url_for
+from services.ingest.domain.fingerprint import canonical_evm_bytes
 from services.ingest.domain.strict_json import JsonLimits, read_json
 from services.ingest.domain.submission import check_same_wallet
 
@@ -184,6 +185,10 @@ class AggregatorClient:
             if not isinstance(record, dict):
                 raise AggregatorRubbish("the answer is JSON but no object")
             check_same_wallet(record, address.lower())
+            if len(canonical_evm_bytes(record)) > self._limits.max_bytes:
+                raise AggregatorRubbish(
+                    f"the record is larger than {self._limits.max_bytes:,} bytes when written out"
+                )
         except SubmissionError as error:
             where = f" at {error.pointer}" if error.pointer else ""
             raise AggregatorRubbish(f"{error.message}{where}") from error

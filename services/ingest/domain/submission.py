@@ -7,14 +7,18 @@ it into problem+json or a dead letter.
 from __future__ import annotations
 
 import difflib
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from assay.wallet import AddressError, parse_address
-
 from assay.submission import SUBMISSION_FIELDS, SubmissionError, named_wallets
-from services.ingest.domain.fingerprint import canonical_evm_bytes, content_sha256, evm_sha256
+from assay.wallet import AddressError, parse_address
+from services.ingest.domain.fingerprint import (
+    canonical_bytes,
+    canonical_evm_bytes,
+    content_sha256,
+)
 from services.ingest.domain.strict_json import (
     MAX_NOTES,
     JsonLimits,
@@ -30,20 +34,17 @@ MAX_QUESTIONS = 50
 class Submission:
     """A submission that may be accepted.
 
-    `address` is spelled as the caller spelled it, `key` is lower case. `evm_data` is None where
-    the aggregator has to be asked. `notes` says what was normalised or ignored.
+    `address` is spelled as the caller spelled it, `key` is lower case. `evm_data` and the hex
+    SHA-256 of its canonical bytes are None where the aggregator has to be asked. `notes` says
+    what was normalised or ignored.
     """
 
     address: str
     key: str
     questionnaire: list[dict[str, str | None]]
     evm_data: dict[str, Any] | None
+    evm_sha256: str | None = None
     notes: tuple[Note, ...] = ()
-
-    @property
-    def evm_sha256(self) -> str | None:
-        """Hex SHA-256 of the canonical wallet data, None where there is none yet."""
-        return None if self.evm_data is None else evm_sha256(self.evm_data)
 
     @property
     def content_sha256(self) -> str:
@@ -65,14 +66,14 @@ def parse_submission(raw: bytes, limits: JsonLimits | None = None) -> Submission
         )
     if "address" not in document:
         raise SubmissionError("missing_field", "/address", _address_missing(document))
-    submission = submission_for_address(document["address"])
-    evm_data = _evm_data(document.get("evm_data"), submission, limits)
-    return replace(
-        submission,
+    bare = submission_for_address(document["address"])
+    submission = replace(
+        bare,
         questionnaire=_questionnaire(document.get("questionnaire")),
-        evm_data=evm_data,
+        evm_data=_evm_data(document.get("evm_data"), bare.key),
         notes=(*notes, *_unknown_fields(document)),
     )
+    return _hashed(submission, limits)
 
 
 def submission_for_address(address: object) -> Submission:
@@ -85,7 +86,7 @@ def submission_for_address(address: object) -> Submission:
         parsed = parse_address(address)
     except AddressError as error:
         raise SubmissionError("invalid_address", "/address", str(error)) from error
-    return Submission(parsed.spelling, parsed.key, [], None)
+    return Submission(parsed.spelled, parsed.key, [], None)
 
 
 def check_same_wallet(record: Mapping[str, Any], key: str, pointer: str = "") -> None:
@@ -140,20 +141,33 @@ def _entry(entry: Any, pointer: str) -> dict[str, str | None]:
     return {"question": question, "answer": answer}
 
 
-def _evm_data(value: Any, submission: Submission, limits: JsonLimits) -> dict[str, Any] | None:
+def _evm_data(value: Any, key: str) -> dict[str, Any] | None:
     if value is None:
         return None
     if not isinstance(value, dict):
         raise SubmissionError(
             "wrong_type", "/evm_data", f"evm_data must be an object, not {_kind(value)}"
         )
-    check_same_wallet(value, submission.key, "/evm_data")
-    # Only numbers in exponent notation grow when written out; the topics are sized for the limit.
-    if len(canonical_evm_bytes(value)) > limits.max_bytes:
-        raise SubmissionError(
-            "too_large", "/evm_data", f"more than {limits.max_bytes:,} bytes when written out"
-        )
+    check_same_wallet(value, key, "/evm_data")
     return value
+
+
+def _hashed(submission: Submission, limits: JsonLimits) -> Submission:
+    """With the data's hash; refused where it grew past the limit in being normalised.
+
+    Numbers in exponent notation grow when written out, and the topics are sized for the limit.
+    """
+    head = {"address": submission.address, "questionnaire": submission.questionnaire}
+    size = len(canonical_bytes(head))
+    if submission.evm_data is not None:
+        data = canonical_evm_bytes(submission.evm_data)
+        size += len(data) + len(',"evm_data":')
+        submission = replace(submission, evm_sha256=hashlib.sha256(data).hexdigest())
+    if size > limits.max_bytes:
+        raise SubmissionError(
+            "too_large", "", f"{size:,} bytes when written out; at most {limits.max_bytes:,}"
+        )
+    return submission
 
 
 def _unknown_fields(document: Mapping[str, Any]) -> list[Note]:

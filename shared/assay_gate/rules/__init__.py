@@ -1,7 +1,8 @@
-"""placeholder"""
-from collections.abc import Mapping
-from typing import Any
-class Rules:
-    def __init__(self, config: Mapping[str, Any], *, config_: Any = None) -> None: ...
-    def check(self, record: Any, unit_id: str) -> Any:
-        return [], []
+"""Phase 2 of the gate: business rules over the merged record (SPEC S4.4)."""
+
+from __future__ import annotations
+
+from assay_gate.rules.ruleset import Rules, evaluate_expressions
+from assay_gate.rules.shape import rule_problems, syntax_problem
+
+__all__ = ["Rules", "evaluate_expressions", "rule_problems", "syntax_problem"]

@@ -121,6 +121,15 @@ def test_an_error_in_place_of_a_section_is_reported_once() -> None:
     ]
 
 
+def test_a_section_that_is_read_often_reports_its_error_once() -> None:
+    """S3.1: four features come from wallet_metadata, its error is one report."""
+    defaulted = extract_wallet_features(wallet_record("all_sections_failed")).defaulted
+    paths = [each["path"] for each in defaulted]
+    assert paths.count("/wallet_metadata") == 1
+    assert paths.count("/lending_history") == 1
+    assert len(set(paths)) == len(paths)
+
+
 def test_a_concentration_that_was_never_computed_is_reported() -> None:
     """S3.1: zero in place of missing; with n tokens the index is at least 1/n."""
     why = reasons(wallet_record("mixer_user"))

@@ -214,9 +214,10 @@ async def test_nobody_listens() -> None:
     """S3.8: no connection is unavailable."""
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]
-    async with client(f"http://127.0.0.1:{port}/{{address}}") as opened:
-        with pytest.raises(AggregatorUnavailable, match="no connection"):
+    async with client(f"http://127.0.0.1:{port}/{{address}}?key=secret") as opened:
+        with pytest.raises(AggregatorUnavailable, match="no connection") as caught:
             await opened.fetch(WALLET)
+    assert "secret" not in str(caught.value)
 
 
 async def test_silence_before_the_answer(aggregator: Aggregator) -> None:
@@ -305,6 +306,15 @@ async def test_an_endless_answer_is_cut_off(aggregator: Aggregator) -> None:
     error = await failure(aggregator, limits=JsonLimits(max_bytes=100_000), deadline_s=30)
     assert isinstance(error, AggregatorRubbish)
     assert sent < 64 * 1024 * 1024
+
+
+async def test_a_record_that_swells_is_refused(aggregator: Aggregator) -> None:
+    """X.5: the limit holds for what is published, as for inline data."""
+    body = json.dumps({"a": [1] * 100}).replace("1", "1e15")
+    aggregator.answer(body)
+    error = await failure(aggregator, limits=JsonLimits(max_bytes=len(body)))
+    assert isinstance(error, AggregatorRubbish)
+    assert "written out" in str(error)
 
 
 async def test_a_compressed_answer_is_refused(aggregator: Aggregator) -> None:

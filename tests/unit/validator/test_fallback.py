@@ -29,7 +29,10 @@ def test_fallback_of_a_busy_wallet() -> None:
 
 @pytest.mark.parametrize(
     ("transactions", "score", "fifth", "quarter"),
-    [(0, 0, 0, 0), (2, 20, 0, 1), (6, 60, 1, 2), (7, 70, 1, 2), (42, 420, 8, 11), (100, 1000, 20, 25)],
+    [
+        (0, 0, 0, 0), (2, 20, 0, 1), (6, 60, 1, 2), (7, 70, 1, 2), (42, 420, 8, 11),
+        (100, 1000, 20, 25),
+    ],
 )  # fmt: skip
 def test_proportions(transactions: int, score: int, fifth: int, quarter: int) -> None:
     """S3.6: round(total·0.20/10) and round(total·0.25/10), halves up as in JavaScript."""

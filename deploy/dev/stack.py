@@ -1,0 +1,249 @@
+"""Starts every part of a stack, watches over it, and ends all of it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from assay.topics import catalogue
+from assay_runtime import http
+from assay_runtime.service import READY_PREFIX
+from assay_runtime.settings import HttpSection
+from deploy.dev import aggregator
+from deploy.dev.broker import EmbeddedBroker
+from deploy.dev.plan import EMBEDDED_PARTITIONS, SERVICES, StackPlan
+from deploy.kafka import jars
+from deploy.kafka.broker import Broker
+from deploy.kafka.catalogue_topics import create_missing
+from deploy.owned_process import OwnedProcess, ServerError
+
+_READY_S = 60.0
+_STOP_S = 20.0
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Part:
+    """One child process of the stack and where it listens."""
+
+    name: str
+    command: list[str]
+    environment: dict[str, str]
+    process: OwnedProcess
+    address: str = ""
+    restarts: int = 0
+    seen: int = field(default=0)
+
+
+class Stack:
+    """A running stack. `addresses` is what `assay up --json` prints."""
+
+    def __init__(self, plan: StackPlan, say: Say) -> None:
+        self._plan = plan
+        self._say = say
+        self._embedded: EmbeddedBroker | None = None
+        self._kafka: Broker | None = None
+        self._parts: dict[str, Part] = {}
+        self._aggregator: tuple[http.Server, asyncio.Task[None]] | None = None
+        self.bootstrap = ""
+        self.aggregator_url = plan.aggregator_url or ""
+        self.model_url = plan.model.url
+
+    async def start(self) -> None:
+        """Start everything and return when all of it is ready; ServerError says what is not."""
+        self._plan.data.mkdir(parents=True, exist_ok=True)
+        await self._start_broker()
+        if not self.aggregator_url:
+            await self._start_aggregator()
+        if self._plan.model.kind == "simulator":
+            await self._start_simulator()
+        log = self._plan.log_name()
+        for service in SERVICES:
+            environment = self._plan.environment(
+                service,
+                bootstrap=self.bootstrap,
+                model_url=self.model_url,
+                aggregator_url=self.aggregator_url,
+                log=log,
+            )
+            self._launch(service, ["-m", f"services.{service}"], environment)
+        for service in SERVICES:
+            await self._ready(self._parts[service])
+        await self._services_ready()
+
+    def addresses(self, public_key: str) -> dict[str, Any]:
+        return {
+            "bootstrap": self.bootstrap,
+            "api": self.address("ingest"),
+            "evidence": self.address("evidence"),
+            "public_key": public_key,
+            "public_key_url": f"{self.address('signer')}/public-key",
+            "topics": {topic.name: topic.name for topic in catalogue()},
+            "services": {name: self._parts[name].address for name in SERVICES},
+            "pid": os.getpid(),
+        }
+
+    def address(self, part: str) -> str:
+        return self._parts[part].address
+
+    def pid(self, part: str) -> int | None:
+        return self._parts[part].process.pid
+
+    async def watch(self, stop: asyncio.Event) -> None:
+        """Until `stop`: start again what ends (services are crash-only)."""
+        while not stop.is_set():
+            for part in self._parts.values():
+                if part.process.pid is None:
+                    part.restarts += 1
+                    self._say(f"{part.name} ended ({part.process.last_words()}); starting it again")
+                    await asyncio.sleep(min(0.2 * part.restarts, 5))
+                    self._run(part)
+                self._overrun_said(part)
+            try:
+                async with asyncio.timeout(0.5):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+
+    async def stop(self) -> None:
+        """End every part; what does not go is killed."""
+        services = [p for p in self._parts.values() if p.name != "simulator"]
+        # Services first, so that none of them sees its model or broker go.
+        await asyncio.gather(*(asyncio.to_thread(_end, part) for part in services))
+        if simulator := self._parts.get("simulator"):
+            await asyncio.to_thread(_end, simulator)
+        if self._aggregator:
+            server, task = self._aggregator
+            server.should_exit = True
+            await asyncio.wait([task], timeout=5)
+        if self._kafka:
+            await asyncio.to_thread(self._kafka.stop)
+        if self._embedded:
+            await asyncio.to_thread(self._embedded.stop)
+
+    async def _start_broker(self) -> None:
+        choice = self._plan.broker
+        if choice.kind == "embedded":
+            topics = [(topic.name, EMBEDDED_PARTITIONS) for topic in catalogue().everything()]
+            self._embedded = EmbeddedBroker(topics)
+            await asyncio.to_thread(self._embedded.start)
+            self.bootstrap = self._embedded.bootstrap
+            return
+        if choice.kind == "kafka":
+            await asyncio.to_thread(jars.fetch)
+            self._kafka = Broker(self._plan.data / "kafka", dies_with_parent=True)
+            self._say("starting Apache Kafka")
+            await asyncio.to_thread(self._kafka.start)
+            self.bootstrap = self._kafka.bootstrap
+        else:
+            self.bootstrap = choice.bootstrap
+        report = await create_missing(self.bootstrap, EMBEDDED_PARTITIONS)
+        if report.created:
+            self._say(f"created {len(report.created)} topics on {self.bootstrap}")
+
+    async def _start_aggregator(self) -> None:
+        sock = http.bind(HttpSection())
+        server = http.server(aggregator.app())
+        self._aggregator = (server, asyncio.create_task(server.serve(sockets=[sock])))
+        self.aggregator_url = f"http://127.0.0.1:{sock.getsockname()[1]}/wallets/{{address}}"
+
+    async def _start_simulator(self) -> None:
+        options = ["--port", "0", "--json", *self._plan.simulator_options]
+        part = self._launch("simulator", ["-m", "deploy.dev.simulator", *options], {})
+        line = await self._line(part, '{"')
+        address = json.loads(line)
+        self.model_url = part.address = str(address["url"])
+
+    def _launch(self, name: str, arguments: list[str], environment: dict[str, str]) -> Part:
+        folder = self._plan.data / "run"
+        folder.mkdir(exist_ok=True)
+        part = Part(
+            name,
+            [sys.executable, *arguments],
+            {**os.environ, **environment},
+            OwnedProcess(folder / f"{name}.pid", folder / f"{name}.log"),
+        )
+        part.process.log.unlink(missing_ok=True)
+        self._parts[name] = part
+        self._run(part)
+        return part
+
+    def _run(self, part: Part) -> None:
+        part.process.launch(part.command, env=part.environment, parent_death=signal.SIGTERM)
+
+    async def _ready(self, part: Part) -> None:
+        line = await self._line(part, READY_PREFIX)
+        part.address = json.loads(line.removeprefix(READY_PREFIX))["http"]
+        # Started again, it shall come back where it was.
+        part.environment["ASSAY_HTTP__PORT"] = part.address.rpartition(":")[2]
+
+    async def _line(self, part: Part, prefix: str) -> str:
+        """The first line of the part's log with that prefix."""
+        end = asyncio.get_running_loop().time() + _READY_S
+        while asyncio.get_running_loop().time() < end:
+            for line in _text(part.process.log).splitlines():
+                if line.startswith(prefix):
+                    return line
+            if part.process.pid is None:
+                raise ServerError(f"{part.name} ended at its start: {part.process.last_words()}")
+            await asyncio.sleep(0.02)
+        raise ServerError(f"{part.name} was not ready in {_READY_S:g} s; see {part.process.log}")
+
+    async def _services_ready(self) -> None:
+        """Ready is what `/readyz` says: partitions assigned, nothing away."""
+        end = asyncio.get_running_loop().time() + _READY_S
+        waiting = dict.fromkeys(SERVICES, "")
+        while waiting:
+            for name in list(waiting):
+                waiting[name] = await _problems(self.address(name))
+                if not waiting[name]:
+                    del waiting[name]
+            if waiting and asyncio.get_running_loop().time() > end:
+                name, problem = next(iter(waiting.items()))
+                raise ServerError(f"{name} is not ready: {problem}")
+            await asyncio.sleep(0.05)
+
+    def _overrun_said(self, part: Part) -> None:
+        """Lost records are said on the terminal, not only in a log (DESIGN §8)."""
+        text = _text(part.process.log, part.seen)
+        part.seen += len(text.encode())
+        for line in text.splitlines():
+            if '"retention_overrun"' in line:
+                lost = json.loads(line)
+                self._say(
+                    f"LOST: the broker dropped {lost['lost_records']} records of {lost['topic']} "
+                    f"before {part.name} had read them"
+                )
+
+
+def _end(part: Part) -> None:
+    part.process.end(signal.SIGTERM, _STOP_S)
+
+
+def _text(log: Path, start: int = 0) -> str:
+    try:
+        with log.open("rb") as file:
+            file.seek(start)
+            return file.read().decode("utf-8", "replace")
+    except FileNotFoundError:
+        return ""
+
+
+async def _problems(address: str) -> str:
+    """What `/readyz` names, empty when ready."""
+    host, _, port = address.removeprefix("http://").partition(":")
+    try:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(f"GET /readyz HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+        text = (await reader.read()).decode()
+        writer.close()
+    except OSError as error:
+        return str(error)
+    return "" if text.split(" ", 2)[1] == "200" else text.partition("\r\n\r\n")[2]

@@ -1,0 +1,114 @@
+"""From a request to a call, and from a reply or failure to the answered event's fields; pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from assay_gate.process import Process
+from assay_gate.verdict import Problem
+from services.scorer.domain.provider import ModelCall, ModelError, ModelReply, ModelUnavailable
+
+COMPLETE = frozenset((None, "stop", "eos", "eos_token", "end_turn", "stop_sequence"))
+"""Finish reasons of a whole answer; every other is a failed attempt, never repaired."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallLimits:
+    """Bounds of one call: tokens of the answer, tokens of both, seconds in total."""
+
+    max_tokens: int
+    num_ctx: int
+    deadline_s: float
+
+
+def seed_of(key: str) -> int:
+    """First 4 bytes, big endian, of SHA-256 of the lower-case key without 0x (DESIGN §5).
+
+    The full unsigned 32-bit range, 0 to 4294967295: Ollama and OpenAI-compatible servers take
+    64-bit seeds, so nothing is masked off. (llama.cpp reads the highest value as "random".)
+    """
+    digest = hashlib.sha256(key.lower().removeprefix("0x").encode(errors="replace")).digest()
+    return int.from_bytes(digest[:4], "big")
+
+
+def prepare_call(
+    process: Process,
+    step: str,
+    record: Mapping[str, Any],
+    key: str,
+    attempt: int,
+    feedback: list[Problem],
+    limits: CallLimits,
+) -> ModelCall:
+    """The call for one attempt; raises PromptError for an input the template cannot take."""
+    return ModelCall(
+        prompt=process.render_prompt(step, record, feedback, attempt),
+        wire_schema=process.wire_schema(step, record),
+        temperature=process.temperature(attempt),
+        seed=seed_of(key),
+        max_tokens=process.max_tokens or limits.max_tokens,
+        num_ctx=limits.num_ctx,
+        deadline_s=limits.deadline_s,
+    )
+
+
+def answered_fields(
+    record: Mapping[str, Any],
+    call: ModelCall,
+    provider: str,
+    model: str,
+    result: ModelReply | ModelError,
+) -> dict[str, Any]:
+    """The fields of llm.generation.answered.v1 except `meta`; no clock and no duration in them.
+
+    `outcome` is "answered" only for a whole answer. A cut-off or withheld one is "failed" with
+    its text kept in `raw`; an outage beyond the patience is "unavailable".
+    """
+    fields: dict[str, Any] = {
+        "input": dict(record),
+        "outcome": "answered",
+        "raw": None,
+        "provider": provider,
+        "model": model,
+        "model_digest": None,
+        "finish_reason": None,
+        "temperature": call.temperature,
+        "seed": call.seed,
+        "prompt": call.prompt,
+        "prompt_sha256": hashlib.sha256(call.prompt.encode()).hexdigest(),
+        "schema_sha256": schema_sha256(call.wire_schema),
+        "usage": {},
+        "error": None,
+    }
+    if isinstance(result, ModelError):
+        fields["outcome"] = "unavailable" if isinstance(result, ModelUnavailable) else "failed"
+        fields["error"] = {"code": result.code, "message": str(result)}
+        return fields
+    fields |= {
+        "raw": result.raw,
+        "model": result.model,
+        "model_digest": result.model_digest,
+        "finish_reason": result.finish_reason,
+        "usage": result.usage,
+    }
+    if result.finish_reason not in COMPLETE:
+        message = f"the answer ended by {result.finish_reason!r} and is not whole"
+        fields["outcome"] = "failed"
+        fields["error"] = {"code": "answer_incomplete", "message": message}
+    return fields
+
+
+def schema_sha256(wire_schema: dict[str, Any] | None) -> str | None:
+    """Hex SHA-256 of the wire schema as compact JSON in its own key order, as it was sent.
+
+    The order is part of it, because models write keys in the order of the grammar. The full
+    schema is covered by the process hash.
+    """
+    if wire_schema is None:
+        return None
+    text = json.dumps(wire_schema, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,1 @@
+"""Pipe filters of the gate, added to the `assay` command by entry point (SPEC S4.11)."""
