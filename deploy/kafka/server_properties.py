@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-MAX_MESSAGE_BYTES = 5 * 1024 * 1024
+MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 
 SETTINGS: Mapping[str, str] = {
     "process.roles": "broker,controller",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
@@ -32,7 +31,7 @@ from services.ingest.adapters.aggregator_http import (
     WalletUnknown,
 )
 from services.ingest.domain.fingerprint import evm_sha256
-from services.ingest.domain.strict_json import JsonLimits
+from services.ingest.domain.strict_json import JsonLimits, read_json
 from services.ingest.domain.submission import Submission, parse_submission
 from services.ingest.store import RequestStore
 
@@ -73,17 +72,14 @@ def submission_decoder(tenant: str, log_name: str = "") -> Decoder:
     return decode
 
 
-def submitted_bytes(record: Record) -> bytes:
+def submitted_bytes(record: Record, limits: JsonLimits) -> bytes:
     """The submission's own bytes, out of a structured-mode event where it is one."""
     value = record.value or b""
     if not is_structured(record.headers):
         return value
-    try:
-        document = json.loads(value)
-    except (ValueError, RecursionError):
-        return value  # the submission parser says what is wrong with it
+    document, _ = read_json(value, limits)
     if not isinstance(document, dict):
-        return value
+        return value  # the submission parser says what is wrong with it
     try:
         return read_structured(document)[1]
     except EnvelopeError as error:
@@ -107,10 +103,18 @@ class IngestHandler:
     async def _one(self, delivery: Delivery[Identity]) -> Outcome:
         request_id = delivery.event.request_id
         try:
-            submission = parse_submission(submitted_bytes(delivery.record), self._limits)
+            submission = parse_submission(
+                submitted_bytes(delivery.record, self._limits), self._limits
+            )
         except SubmissionError as error:
             return DeadLetter(
                 error.message, code=error.code, pointer=error.pointer, request_id=request_id
+            )
+        if submission.notes:
+            log.info(
+                "submission_normalised",
+                request_id=request_id,
+                notes=[f"{note.path}: {note.reason}" for note in submission.notes[:5]],
             )
         content = submission.content_sha256
         known = await self._store.get(request_id)

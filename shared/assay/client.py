@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import uuid
 from collections.abc import AsyncIterator, Collection, Mapping
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from assay.envelope import text_headers
 from assay.events import GenerationRejected, WalletEventSubmitted, WalletScoreSigned
@@ -140,16 +141,14 @@ class Outcomes:
     async def __aenter__(self) -> Self:
         await self._consumer.start()
         try:
-            known = await self._consumer.topics()
-            tps = [
-                TopicPartition(topic, partition)
-                for topic in self._topics
-                if topic in known
-                for partition in sorted(self._consumer.partitions_for_topic(topic) or ())
-            ]
-            if not any(tp.topic == SIGNED for tp in tps):
+            present = set(self._topics) & await self._consumer.topics()
+            if SIGNED not in present:
                 raise LookupError(f"the broker has no topic {SIGNED}")
-            self._consumer.assign(tps)
+            # Without a group every partition of the topics is assigned, once their metadata came.
+            self._consumer.subscribe(sorted(present))
+            while {tp.topic for tp in self._consumer.assignment()} != present:
+                await asyncio.sleep(0.01)
+            tps = self._consumer.assignment()
             offsets = (
                 await self._consumer.beginning_offsets(tps)
                 if self._start == "earliest"

@@ -34,13 +34,19 @@ _APPLICATORS = frozenset(("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if"
 _NOTHING_WORDS = frozenset(("none", "null", "nil", "n/a", "na", "-", "nothing", "empty"))
 
 
-class Ambiguous(ValueError):
-    """Two readings of a value fit the schema and differ."""
+class Refused(ValueError):
+    """A value that no repair may decide: two readings fit and differ, or digits are lost."""
 
-    def __init__(self, path: str, readings: list[Any]) -> None:
-        listed = " or ".join(shown(reading) for reading in readings[:3])
-        super().__init__(f"can be read as {listed}; write it so that only one is possible")
+    def __init__(self, path: str, rule: str, message: str) -> None:
+        super().__init__(message)
         self.path = path
+        self.rule = rule
+
+
+def _ambiguous(path: str, readings: list[Any]) -> Refused:
+    listed = " or ".join(shown(reading) for reading in readings[:3])
+    message = f"can be read as {listed}; write it so that only one is possible"
+    return Refused(path, "ambiguous", message)
 
 
 class Coercion:
@@ -59,7 +65,7 @@ class Coercion:
         self._active: set[tuple[int, str]] = set()
 
     def run(self, value: Any) -> Any:
-        """The coerced value. Raises Ambiguous, or Unreadable when the work is too much."""
+        """The coerced value. Raises Refused, or Unreadable when the work is too much."""
         return self._walk(value, ("", self.schema.document), "$")
 
     def _walk(self, value: Any, located: Located, path: str) -> Any:
@@ -105,6 +111,8 @@ class Coercion:
     def _typed(self, value: Any, node: dict[str, Any], path: str) -> Any:
         types = node["type"] if isinstance(node["type"], list) else [node["type"]]
         if isinstance(value, float) and "integer" in types and "number" not in types:
+            if value.is_integer() and isinstance(whole(value), Nothing):
+                raise Refused(path, "integer", "is too large for a decimal; write all its digits")
             return self._changed(value, whole(value), "float → int", path)
         if not isinstance(value, str) or "string" in types:
             return value
@@ -115,7 +123,7 @@ class Coercion:
                 continue
             readings.append((reading, kind))
         if len(readings) > 1:
-            raise Ambiguous(path, [reading for reading, _ in readings])
+            raise _ambiguous(path, [reading for reading, _ in readings])
         if not readings:
             return value
         return self._changed(value, *readings[0], path)
@@ -168,7 +176,7 @@ class Coercion:
             if self._fits(place, outcome) and not any(same(outcome, r) for r, _ in readings):
                 readings.append((outcome, repairs))
         if len(readings) > 1:
-            raise Ambiguous(path, [reading for reading, _ in readings])
+            raise _ambiguous(path, [reading for reading, _ in readings])
         return self._agreed(value, readings)
 
     def _agreed(self, value: Any, outcomes: list[tuple[Any, list[Repair]]]) -> Any:

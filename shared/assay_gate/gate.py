@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay_gate.coerce import Ambiguous, Coercion, holds_bare
+from assay_gate.coerce import Coercion, Refused, holds_bare
 from assay_gate.config import GateConfig
 from assay_gate.paths import assign
 from assay_gate.rules import Rules
@@ -156,7 +156,7 @@ class Gate:
         log = [*candidate.repairs, repair("$", "unwrapped", value, inner)]
         if not isinstance(inner, str):
             within = self._read(Candidate(inner, log, candidate.bare), wrappers - 1)
-            return reading if within.problems else within
+            return _nearest([within, reading]) if within.problems else within
         try:
             found = find_candidates(inner, self.config, self._strict)
         except Unreadable:
@@ -165,7 +165,7 @@ class Gate:
         inside = [self._read(candidate, wrappers - 1) for candidate in found]
         fitting = [reading for reading in inside if not reading.problems]
         if not fitting:
-            return reading
+            return _nearest([*inside, reading])
         if any(not same(fitting[0].value, other.value) for other in fitting[1:]):
             several = problem("$", "ambiguous", f"{name!r} holds several different answers")
             return _Reading(None, [], [several])
@@ -176,8 +176,8 @@ class Gate:
         coercion = Coercion(self._schema, self.config, self._read_nested, bare=candidate.bare)
         try:
             coerced = coercion.run(value)
-        except Ambiguous as fault:
-            return _Reading(None, [], [problem(fault.path, "ambiguous", str(fault))])
+        except Refused as fault:
+            return _Reading(None, [], [problem(fault.path, fault.rule, str(fault))])
         if candidate.bare and holds_bare(coerced):
             words = problem("$", "unquoted", "text without quotes; write strings in double quotes")
             return _Reading(None, [], [words])

@@ -66,12 +66,14 @@ class _Container:
         self.repeated: list[tuple[str, Any, Any]] = []
         self.bare = False
         self.committed = False
+        self.values = 0
 
     def read(self) -> tuple[Any, int, list[Repair], bool]:
         try:
             value = self._run()
         except Unreadable as fault:
             fault.prose = fault.prose and not self.committed
+            fault.empty = not self.values and fault.rule in ("not_json", "elision")
             raise
         for path, first, second in self.repeated:
             if not same(first, second):
@@ -162,6 +164,7 @@ class _Container:
                 start, key=False, in_object=frame.is_object
             )
             self.committed = True
+            self.values += 1
             for kind in kinds:
                 self._repair(kind, text[start : self.position], value, self._path())
             self._store(frame, value)
@@ -169,7 +172,9 @@ class _Container:
         atom, self.position, kind_or_none = read_atom(text, start)
         if kind_or_none == "unquoted":
             self.bare = True
-        elif kind_or_none:
+        else:
+            self.values += 1
+        if kind_or_none and kind_or_none != "unquoted":
             self._repair(kind_or_none, text[start : self.position], atom, self._path())
         self._store(frame, atom)
         return True

@@ -110,6 +110,8 @@ class _Scan:
         try:
             value, end, repairs, bare = self.reader.read(start)
         except Unreadable as fault:
+            if fault.empty and not fault.prose:
+                return self._past_template(start, fault)
             if not fault.prose:
                 raise
             self.wasted += fault.offset - start
@@ -120,11 +122,31 @@ class _Scan:
         self._add(value, repairs, bare, start, end)
         return end
 
+    def _past_template(self, start: int, fault: Unreadable) -> int:
+        """The end of `{"score": <number>, …}` in a sentence; raises the fault if it has none."""
+        text = self.text
+        depth = 0
+        quoted = False
+        for position in range(start, len(text)):
+            char = text[position]
+            if char == '"':
+                quoted = not quoted
+            elif not quoted and char in "{[":
+                depth += 1
+            elif not quoted and char in "}]":
+                depth -= 1
+                if not depth:
+                    return position + 1
+        raise fault
+
     def _is_object(self, start: int) -> bool:
         """Whether `{` opens an object rather than a placeholder in a sentence."""
         text = self.text
         position = skip_space(text, start + 1)
         char = text[position : position + 1]
+        if char == "\\":
+            position, _ = skip_blank(text, position)
+            char = text[position : position + 1]
         if not char:
             raise Unreadable("cut_off", "the answer ends before its JSON is complete", len(text))
         if char in "/#":

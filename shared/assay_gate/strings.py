@@ -49,6 +49,7 @@ class QuotedReader:
             if text[stop] == "\\":
                 char, position, kind = self._escape(stop)
                 parts.append(char)
+                inner.escaped = inner.escaped or char == opening
                 if kind and kind not in kinds:
                     kinds.append(kind)
             elif key or self._closes(stop, inner, in_object):
@@ -169,6 +170,7 @@ class _InnerQuotes:
         self.count = 0
         self.open = False
         self.paired = True
+        self.escaped = False
         self._first = self._last = -1
 
     def add(self, position: int) -> None:
@@ -193,7 +195,10 @@ class _InnerQuotes:
         self._last = position
 
     def check_whole(self, stop: int) -> None:
-        """A string that is quoted twice, as CSV doubles quotes, has two readings."""
+        """Refuses what has two readings: a string quoted twice, as CSV doubles quotes, and one
+        that escapes some of its quotes, so that the others may be meant to close it."""
+        if self.escaped:
+            raise Unreadable("quotes", "some quotes in a string are escaped and some not", stop)
         if self._first == self.start and self._last == stop - 1:
             raise Unreadable("quotes", "doubled quotes; write the string once quoted", stop)
 

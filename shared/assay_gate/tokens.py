@@ -25,6 +25,7 @@ OPENING_QUOTES = {
 """Each quote a string may open with, and the quotes that may close it."""
 
 _ATOM_ENDS = frozenset(",]}:[{\"'`“”„‘’<>();=\n\r\t \u00a0")
+_WRITTEN_SPACE = ("\\n", "\\r", "\\t")
 _LITERALS = {"true": True, "false": False, "null": None, "none": None}
 _NO_VALUES = frozenset(("nan", "infinity", "inf", "undefined", "nil"))
 
@@ -35,7 +36,10 @@ class Unreadable(ValueError):
     rule    cut_off, missing_value, elision, duplicate_key, not_json, too_deep, too_long, …
     offset  where reading stopped, in characters
     prose   the bracket was most likely part of a sentence and no JSON at all
+    empty   nothing but keys and placeholders was read: a template, not an answer
     """
+
+    empty = False
 
     def __init__(self, rule: str, message: str, offset: int, *, prose: bool = False) -> None:
         super().__init__(message)
@@ -64,10 +68,18 @@ def skip_space(text: str, position: int) -> int:
 
 
 def skip_blank(text: str, position: int) -> tuple[int, bool]:
-    """The first position that is neither space nor comment, and whether a comment was passed."""
+    r"""The first position that is neither space nor comment, and whether a comment was passed.
+
+    A line break written as `\n` between tokens is space too.
+    """
     commented = False
     while True:
         position = skip_space(text, position)
+        if text.startswith(_WRITTEN_SPACE, position):
+            after = text[position + 2 : position + 3]
+            if not after.isalnum():
+                position += 2
+                continue
         if text.startswith("//", position) or text.startswith("#", position):
             line_end = text.find("\n", position)
             position = len(text) if line_end < 0 else line_end + 1

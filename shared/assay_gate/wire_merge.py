@@ -12,7 +12,6 @@ from typing import Any
 from assay_gate.schema_refs import resolve
 from assay_gate.verdict import GateError
 
-MAX_RECURSION = 3
 MAX_VARIANTS = 64
 
 Node = dict[str, Any]
@@ -28,42 +27,44 @@ class WireSchemaError(GateError):
 
 
 class Endless(Exception):
-    """A reference that contains itself has been followed MAX_RECURSION times."""
+    """A reference that contains itself has been followed often enough."""
 
     def __init__(self, ref: str) -> None:
         super().__init__(ref)
         self.ref = ref
 
 
-def variants(schema: Any, root: Mapping[str, Any], trail: Trail) -> list[Variant]:
+def variants(schema: Any, root: Mapping[str, Any], trail: Trail, recursion: int) -> list[Variant]:
     """The schema as alternatives without references or combinators at their top level.
 
-    `trail` holds the references followed so far, so that recursion ends: raises Endless when no
-    alternative is finite. An empty list: nothing can match (`false`).
+    `trail` holds the references followed so far; each is followed `recursion` times at most.
+    Raises Endless when no alternative is finite. An empty list: nothing can match (`false`).
     """
     if isinstance(schema, bool):
         return [({}, trail)] if schema else []
     rest = {k: v for k, v in schema.items() if k not in ("$ref", "allOf", "anyOf", "oneOf")}
     found: list[Variant] = [(rest, trail)]
     if isinstance(ref := schema.get("$ref"), str):
-        if trail.count(ref) >= MAX_RECURSION:
+        if trail.count(ref) >= recursion:
             raise Endless(ref)
-        found = _product(found, variants(resolve(root, ref), root, (*trail, ref)))
+        found = _product(found, variants(resolve(root, ref), root, (*trail, ref), recursion))
     for part in schema.get("allOf", ()):
-        found = _product(found, variants(part, root, trail))
+        found = _product(found, variants(part, root, trail, recursion))
     for keyword in ("anyOf", "oneOf"):
         if keyword in schema:
-            found = _product(found, _branches(schema[keyword], root, trail))
+            found = _product(found, _branches(schema[keyword], root, trail, recursion))
     return found
 
 
-def _branches(parts: list[Any], root: Mapping[str, Any], trail: Trail) -> list[Variant]:
+def _branches(
+    parts: list[Any], root: Mapping[str, Any], trail: Trail, recursion: int
+) -> list[Variant]:
     """All finite branches; one that recurs too deep is left out while another remains."""
     found: list[Variant] = []
     endless: Endless | None = None
     for part in parts:
         try:
-            found += variants(part, root, trail)
+            found += variants(part, root, trail, recursion)
         except Endless as reason:
             endless = reason
     if not found and endless is not None:
@@ -73,9 +74,7 @@ def _branches(parts: list[Any], root: Mapping[str, Any], trail: Trail) -> list[V
 
 def _product(left: list[Variant], right: list[Variant]) -> list[Variant]:
     if len(left) * len(right) > MAX_VARIANTS:
-        raise WireSchemaError(
-            f"anyOf/oneOf/allOf combine to more than {MAX_VARIANTS} alternatives"
-        )
+        raise WireSchemaError(f"anyOf/oneOf/allOf combine to more than {MAX_VARIANTS} alternatives")
     return [
         (merge(a, b), a_trail + b_trail[_shared(a_trail, b_trail) :])
         for a, a_trail in left

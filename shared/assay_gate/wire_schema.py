@@ -22,6 +22,7 @@ from assay_gate.wire_leaves import fitting, integer, repetitions, string
 from assay_gate.wire_merge import Endless, Node, Trail, WireSchemaError, types_of, variants
 
 MAX_NODES = 4000
+MAX_RECURSION = 3
 _BY_TYPE = {
     "object": ("properties", "required", "additionalProperties"),
     "array": ("items", "prefixItems", "minItems", "maxItems"),
@@ -33,20 +34,29 @@ def derive_wire_schema(
 ) -> dict[str, Any]:
     """The wire schema of a full JSON Schema; `pins` are (`$.a.b`, value) set with const (S3.4).
 
-    Recursive references are followed three times and then cut where the schema allows it (an
-    optional property is left out, an array stays empty, an alternative is dropped). Raises
+    Recursive references are followed three times, fewer where that grows too large, and then cut
+    where the schema allows it (an optional property is left out, an array stays empty, an
+    alternative is dropped). Raises
     WireSchemaError where it does not, for a path that does not exist, and for a schema that
     grows beyond all bounds; SchemaRefError for a reference out of the document.
     """
-    derivation = _Derivation(schema)
     try:
-        wire = derivation.node(schema, (), "$")
+        wire = _unfolded(schema)
     except Endless as reason:
         raise WireSchemaError(f"$ref {reason.ref!r} contains itself in every instance") from None
     for path, value in pins:
         if not pin(wire, path, value):
             raise WireSchemaError(f"{path}: the schema has no such property to pin")
     return wire
+
+
+def _unfolded(schema: Mapping[str, Any]) -> Node:
+    for recursion in range(MAX_RECURSION, 0, -1):
+        try:
+            return _Derivation(schema, recursion).node(schema, (), "$")
+        except _TooLarge:
+            continue
+    raise WireSchemaError(f"the schema unfolds to more than {MAX_NODES} parts")
 
 
 def pin(wire: Node, path: str, value: Any) -> bool:
@@ -73,21 +83,26 @@ def _members(wire: Node) -> Mapping[str, Any]:
     return members
 
 
-class _Derivation:
-    """One derivation: the document and the work done so far."""
+class _TooLarge(Exception):
+    """The wire schema has grown beyond MAX_NODES parts."""
 
-    def __init__(self, root: Mapping[str, Any]) -> None:
+
+class _Derivation:
+    """One derivation: the document, how far recursion is followed, and the work done so far."""
+
+    def __init__(self, root: Mapping[str, Any], recursion: int) -> None:
         self._root = root
+        self._recursion = recursion
         self._nodes = 0
 
     def node(self, schema: Any, trail: Trail, path: str) -> Node:
         """The wire form of a sub-schema; raises Endless if every form of it recurs."""
         self._nodes += 1
         if self._nodes > MAX_NODES:
-            raise WireSchemaError(f"{path}: the schema unfolds to more than {MAX_NODES} parts")
+            raise _TooLarge
         found: list[Node] = []
         endless: Endless | None = None
-        for flat, followed in variants(schema, self._root, trail):
+        for flat, followed in variants(schema, self._root, trail, self._recursion):
             for name in sorted(types_of(flat) or {_implied(flat)}):
                 try:
                     wire = self._typed(flat, name, followed, path)

@@ -31,6 +31,8 @@ class Pipeline:
 
     `first` topics are read before the others (lane engine). `dead_letter_ratio` None turns the
     dead-letter limit off. A sink sets `keeps_dead_letters` False: it cannot fail on content.
+    `waiting` says what a handler waits for in place (None: nothing), so that readiness goes off
+    and the watchdog does not take the wait for a stall.
     """
 
     name: str
@@ -44,6 +46,7 @@ class Pipeline:
     dead_letter_ratio: float | None = 0.5
     keeps_dead_letters: bool = True
     stored_positions: StoredPositions | None = None
+    waiting: Callable[[], str | None] | None = None
 
 
 class Runner:
@@ -53,6 +56,7 @@ class Runner:
         self, service: str, pipeline: Pipeline, kafka: KafkaSection, health: Health
     ) -> None:
         self.name = pipeline.name
+        self._waiting = pipeline.waiting
         self._health = health
         self._kafka = kafka
         client_id = f"{pipeline.name}@{socket.gethostname()}"
@@ -108,6 +112,11 @@ class Runner:
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(2)
+            if self._waiting is not None:
+                reason = self._waiting()
+                self._health.note(f"{self.name}.waiting", reason)
+                if reason is not None:
+                    self._intake.note_progress()
             self._intake.check_progress()
 
     def _paused(self, reason: str | None) -> None:

@@ -74,7 +74,7 @@ async def test_acknowledged_records_survive_kill_and_restart(disposable_broker: 
 
 
 async def test_records_near_the_limit_pass(kafka_broker: Broker) -> None:
-    """SPEC S2.1 events carry wallet records of megabytes: 7 MiB go in and out."""
+    """Issue item 2: wallet records reach megabytes on the topics; 7 MiB go in and out."""
     await ensure_topics(kafka_broker.bootstrap, [TOPIC])
     record = os.urandom(7 * 1024 * 1024)
     await produce(kafka_broker.bootstrap, [record])

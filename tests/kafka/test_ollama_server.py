@@ -79,7 +79,7 @@ async def test_unknown_model_is_404(ollama_server: OllamaServer) -> None:
 
 
 async def test_the_digest_is_known(ollama_server: OllamaServer) -> None:
-    """S1.4 wants the model's identity: /api/tags gives a digest."""
+    """`llm.generation.answered.v1` records `model_digest`; /api/tags is where it comes from."""
     async with httpx.AsyncClient() as client:
         models = (await client.get(f"{ollama_server.url}/api/tags")).json()["models"]
     assert [(m["name"], len(m["digest"])) for m in models] == [("random:latest", 64)]

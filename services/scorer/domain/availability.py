@@ -1,12 +1,12 @@
 """When a model endpoint counts as away: a pure state machine per (endpoint, model) (DESIGN §5).
 
-CLOSED ──N failures in a row──► OPEN ──a failure after `patience_s` in OPEN──► EXHAUSTED
-   ▲                              │                                               │
-   └────────── a success ─────────┴─────────────────── a success ─────────────────┘
+CLOSED ──N failures in a row──► OPEN ──a probe failed after `patience_s`──► EXHAUSTED
+   ▲                              │                                            │
+   └────────── a success ─────────┴───────────────── a success ────────────────┘
 
 OPEN: calls wait in place and only probes go out. EXHAUSTED: calls end as `unavailable` at once,
 probes go on. Patience is continuous unavailability of the endpoint, never the age of an event:
-it is counted from the moment of opening, and only a failure seen after it exhausts, so a process
+it is counted from the moment of opening, and only a probe failed after it exhausts, so a process
 that was stopped meanwhile asks once more before it gives up.
 
 A suspicion (a hang, a refusal, a server error) costs the attempt that met it and says little
@@ -52,15 +52,20 @@ class Availability:
         """A call or a probe was answered."""
         return Availability(self.policy)
 
-    def failed(self, now: float) -> Availability:
-        """Nothing answered a call or a probe."""
+    def call_failed(self, now: float) -> Availability:
+        """Nothing answered a call; once OPEN only probes decide, however many calls were out."""
+        if self.state is not State.CLOSED:
+            return self
+        failures = self.failures + 1
+        if failures < self.policy.failures_to_open:
+            return replace(self, failures=failures)
+        return self._opened(now)
+
+    def probe_failed(self, now: float) -> Availability:
+        """Nothing answered a probe: the next one later, and no more patience once it is over."""
         if self.state is State.CLOSED:
-            failures = self.failures + 1
-            if failures < self.policy.failures_to_open:
-                return replace(self, failures=failures)
-            return self._opened(now)
-        patience_over = now >= self.gives_up_at
-        state = State.EXHAUSTED if patience_over else self.state
+            return self.call_failed(now)
+        state = State.EXHAUSTED if now >= self.gives_up_at else self.state
         interval = min(self.probe_interval * 2, self.policy.probe_max_s)
         next_probe = now + interval
         if state is State.OPEN:  # one probe falls on the end of the patience, not long after it

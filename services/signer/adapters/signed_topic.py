@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 import structlog
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 
 from assay.attestation import AttestationError, verify_score
@@ -43,6 +43,7 @@ class Reconciliation:
     async def open(self) -> None:
         """Pause while the broker is away; Stop where ledger and topic contradict each other."""
         consumer = AIOKafkaConsumer(
+            _TOPIC,
             bootstrap_servers=self._kafka.bootstrap,
             group_id=None,
             enable_auto_commit=False,
@@ -63,13 +64,10 @@ class Reconciliation:
         """Nothing stays open."""
 
     async def _read(self, consumer: AIOKafkaConsumer) -> None:
-        await consumer.topics()
         known = await self._ledger.positions(self._name)
-        parts = consumer.partitions_for_topic(_TOPIC)
-        if not parts:
+        tps = sorted(consumer.assignment())
+        if not tps:
             raise Pause("broker", f"there is no topic {_TOPIC} yet")
-        tps = [TopicPartition(_TOPIC, part) for part in sorted(parts)]
-        consumer.assign(tps)
         lows = await consumer.beginning_offsets(tps)
         ends = await consumer.end_offsets(tps)
         for tp in tps:

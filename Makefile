@@ -1,0 +1,63 @@
+# The project's commands; `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+T ?= tests
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit lint reformat types bench schemas lock kafka-up kafka-down clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## Make .venv with `assay` in it; does nothing when it is there
+
+$(STAMP): pyproject.toml shared/pyproject.toml requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "Python 3.11 or newer is needed; set PYTHON=/path/to/python3.11"; exit 1; }
+	@test -x $(BIN)/python || { echo "making $(VENV)"; $(PYTHON) -m venv $(VENV); }
+	@echo "installing locked dependencies (about half a minute)"
+	@$(BIN)/python -m pip install --disable-pip-version-check --progress-bar on -q \
+	  --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --disable-pip-version-check -q --no-deps --no-build-isolation \
+	  -e shared -e .
+	@touch $(STAMP)
+	@echo "ready: $(BIN)/assay --help"
+
+demo: setup ## Score sample wallets through all services, verify each signature offline
+	@$(BIN)/assay demo
+
+test: setup ## Run every test; what needs a server starts it or says what is missing
+	@$(BIN)/python -m pytest $(T) $(PYTEST_ARGS)
+
+test-unit: setup ## Run the tests that need no server
+	@$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/architecture $(PYTEST_ARGS)
+
+lint: setup ## Check style and types; changes nothing
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+reformat: setup ## Mend what the style checker can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: setup ## Measure scores per second on both brokers; table and build/bench.json
+	@$(BIN)/python -m tests.bench.pipeline
+
+schemas: setup ## Export the event schemas from the models
+	@$(BIN)/python -m assay.schema_export
+
+kafka-up: setup ## Start a real Apache Kafka on this machine with the catalogue's topics
+	@$(BIN)/python -m deploy.kafka up
+
+kafka-down: setup ## Stop the Kafka that kafka-up started, and no other
+	@$(BIN)/python -m deploy.kafka down
+
+lock: ## Write requirements.lock anew: hashes, no addresses
+	@$(BIN)/python -m deploy.lock
+
+clean: ## Remove what was built; the kept data of `assay up --data` stay
+	@rm -rf build $(VENV) .pytest_cache .mypy_cache .ruff_cache

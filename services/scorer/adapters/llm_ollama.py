@@ -1,0 +1,120 @@
+"""Ollama's own protocol: /api/chat with a JSON Schema in `format`."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from typing import Any
+
+from services.scorer.adapters.format_canary import ask_canary
+from services.scorer.adapters.model_http import ModelHttp
+from services.scorer.adapters.reply_fields import UNKNOWN, counts, named, whole_text
+from services.scorer.domain.provider import (
+    ModelCall,
+    ModelError,
+    ModelProtocolError,
+    ModelReply,
+    ProbeResult,
+)
+
+_DIGEST_DEADLINE_S = 5.0
+_THINK: Mapping[str, bool | str] = {"on": True, "off": False}
+
+
+class OllamaProvider:
+    """A model served by Ollama. `think` is "" (the model's default), on, off, low, medium, high.
+
+    The digest is read from /api/tags before the first call and again by every probe; it names
+    the exact weights, which a model's name does not.
+    """
+
+    name = "ollama"
+
+    def __init__(
+        self,
+        http: ModelHttp,
+        model: str,
+        *,
+        keep_alive: str = "10m",
+        think: str = "",
+        probe_deadline_s: float = 60.0,
+        probe_num_ctx: int = 16_384,
+    ) -> None:
+        self.model = model
+        self._http = http
+        self._keep_alive = keep_alive
+        self._think = think
+        self._probe_deadline_s = probe_deadline_s
+        self._probe_num_ctx = probe_num_ctx
+        self._probes = itertools.count()
+        self._digest: str | None = None
+
+    async def generate(self, call: ModelCall) -> ModelReply:
+        """One chat turn. A prompt that the backend cut to fit is a ModelProtocolError."""
+        if self._digest is None:
+            await self._read_digest()
+        reply = await self._http.post("/api/chat", self._payload(call), call.deadline_s)
+        message = reply.get("message")
+        if not isinstance(message, dict):
+            raise ModelProtocolError("the reply has no message")
+        reason = reply.get("done_reason")
+        finish = named(reason, UNKNOWN) if reason is not None else None
+        usage = counts(
+            prompt_tokens=reply.get("prompt_eval_count"), completion_tokens=reply.get("eval_count")
+        )
+        # Versions that do not know `truncate` cut the prompt to the context without a word.
+        if usage.get("prompt_tokens", 0) >= call.num_ctx:
+            raise ModelProtocolError(
+                f"the prompt did not fit into num_ctx {call.num_ctx} and was cut by the backend"
+            )
+        return ModelReply(
+            raw=whole_text(message.get("content"), finish),
+            model=named(reply.get("model"), self.model),
+            model_digest=self._digest or UNKNOWN,
+            finish_reason=finish,
+            usage=usage,
+        )
+
+    async def probe(self) -> ProbeResult:
+        """The format canary; reads the digest anew, since the model may have been replaced."""
+        await self._read_digest()
+        return await ask_canary(
+            self, self._probe_deadline_s, self._probe_num_ctx, next(self._probes)
+        )
+
+    async def aclose(self) -> None:
+        await self._http.aclose()
+
+    def _payload(self, call: ModelCall) -> dict[str, Any]:
+        payload: dict[str, Any] = {
+            "model": self.model,
+            "messages": [{"role": "user", "content": call.prompt}],
+            "stream": False,
+            "format": "json" if call.wire_schema is None else call.wire_schema,
+            # All four always: Ollama's defaults are 0.8, random, unlimited and by free memory.
+            "options": {
+                "temperature": call.temperature,
+                "seed": call.seed,
+                "num_predict": call.max_tokens,
+                "num_ctx": call.num_ctx,
+            },
+            "keep_alive": self._keep_alive,
+            "truncate": False,
+            "shift": False,
+        }
+        if self._think:
+            payload["think"] = _THINK.get(self._think, self._think)
+        return payload
+
+    async def _read_digest(self) -> None:
+        try:
+            listing = await self._http.get("/api/tags", _DIGEST_DEADLINE_S)
+        except ModelError:
+            return
+        models = listing.get("models")
+        names = (self.model, f"{self.model}:latest")
+        for entry in models if isinstance(models, list) else ():
+            if isinstance(entry, dict) and entry.get("name") in names:
+                self._digest = named(entry.get("digest"), UNKNOWN)
+                return
+        self._digest = None
