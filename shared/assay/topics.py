@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -11,6 +11,9 @@ from assay.contracts import schema_root
 from assay.errors import ContractError
 
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+_DEFAULTS = {"partitions", "replication", "retention", "max_bytes", "headroom", "dlq_retention"}
+_REQUIRED = {"name", "summary", "key", "producers", "consumers", "sinks"}
+_OPTIONAL = {"event", "retention", "max_bytes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +55,10 @@ def dead_letter_name(topic: str, service: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All topics in flow order."""
+    """All topics in flow order; `planned` names services that do not exist yet."""
 
     topics: tuple[Topic, ...]
+    planned: frozenset[str]
     dlq_retention_ms: int
 
     def __getitem__(self, name: str) -> Topic:
@@ -108,16 +112,15 @@ def _duration_ms(text: str) -> int:
 def parse_catalogue(text: str) -> Catalogue:
     """Catalogue from the TOML text; a missing or unknown key is a ContractError naming it."""
     document = tomllib.loads(text)
-    defaults = document.get("defaults", {})
+    _check_keys("topics.toml", document, required={"defaults", "topic"}, optional={"planned"})
+    defaults = document["defaults"]
+    _check_keys("[defaults]", defaults, required=_DEFAULTS)
     topics: list[Topic] = []
-    allowed = {"name", "event", "summary", "key", "producers", "consumers", "sinks", "retention",
-               "max_bytes"}  # fmt: skip
-    for entry in document.get("topic", []):
+    for entry in document["topic"]:
         name = str(entry.get("name", "?"))
-        if unknown := entry.keys() - allowed:
-            raise ContractError(f"topic {name}: unknown keys {sorted(unknown)}")
-        if missing := {"name", "summary", "key", "producers", "consumers", "sinks"} - entry.keys():
-            raise ContractError(f"topic {name}: missing keys {sorted(missing)}")
+        _check_keys(f"topic {name}", entry, required=_REQUIRED, optional=_OPTIONAL)
+        if any(topic.name == name for topic in topics):
+            raise ContractError(f"topic {name} stands in the catalogue twice")
         max_bytes = int(entry.get("max_bytes", defaults["max_bytes"]))
         topics.append(
             Topic(
@@ -135,7 +138,20 @@ def parse_catalogue(text: str) -> Catalogue:
                 record_bytes=max_bytes + int(defaults["headroom"]),
             )
         )
-    return Catalogue(tuple(topics), _duration_ms(defaults["dlq_retention"]))
+    return Catalogue(
+        topics=tuple(topics),
+        planned=frozenset(document.get("planned", ())),
+        dlq_retention_ms=_duration_ms(defaults["dlq_retention"]),
+    )
+
+
+def _check_keys(
+    where: str, table: dict[str, object], *, required: set[str], optional: Collection[str] = ()
+) -> None:
+    if unknown := table.keys() - required - set(optional):
+        raise ContractError(f"{where}: unknown keys {sorted(unknown)}")
+    if missing := required - table.keys():
+        raise ContractError(f"{where}: missing keys {sorted(missing)}")
 
 
 @cache

@@ -53,8 +53,8 @@ def compile_templates(sources: Mapping[str, str]) -> Mapping[str, jinja2.Templat
         lstrip_blocks=True,
         autoescape=False,
     )
-    environment.filters["json"] = neutral_json
-    environment.filters["untrusted"] = neutral
+    environment.filters["json"] = _json
+    environment.filters["untrusted"] = _untrusted
     templates = {}
     for name in sources:
         try:
@@ -62,6 +62,19 @@ def compile_templates(sources: Mapping[str, str]) -> Mapping[str, jinja2.Templat
         except jinja2.TemplateSyntaxError as error:
             raise PromptError(f"{error.name or name}: line {error.lineno}: {error}") from None
     return templates
+
+
+def _json(value: Any) -> str:
+    return neutral_json(_defined(value))
+
+
+def _untrusted(value: Any, most_bytes: int) -> str:
+    return neutral(_defined(value), most_bytes)
+
+
+def _defined(value: Any) -> Any:
+    """The value; an undefined one raises as it does where a template prints it."""
+    return str(value) if isinstance(value, jinja2.Undefined) else value
 
 
 def render(

@@ -22,6 +22,7 @@ _FENCE = re.compile(r"`{3,}|~{3,}|-{3,}|={3,}|#{2,}|\*{3,}|_{3,}")
 _INSTRUCTION_TAG = re.compile(
     r"\[\s{0,4}/?\s{0,4}(inst|sys|system|assistant|user)\s{0,4}\]", re.IGNORECASE
 )
+_MARKUP = re.compile(r"^[-#*+=~_|‹›…]{1,16}\s+")
 _CONTROL_PHRASES = re.compile(
     r"previous\W{1,8}attempt\W{1,8}failed\W{1,8}validation|critical\W{1,8}requirements\W{0,8}:",
     re.IGNORECASE,
@@ -97,6 +98,8 @@ def _visible(char: str) -> str:
 
 
 def _line(line: str) -> str:
-    """A line that does not begin with a word is quoted, so that none starts a list or heading."""
+    """A line that does not begin with a word is quoted, and its list or heading mark is gone."""
     start = line.lstrip()
-    return f"| {line}" if start and not (start[0].isalnum() or start[0] in "(\"'“‘|") else line
+    if not start or start[0].isalnum() or start[0] in "(\"'“‘":
+        return line
+    return f"| {_MARKUP.sub('', start)}"

@@ -195,9 +195,9 @@ def test_a_schema_that_explodes_is_refused_in_time() -> None:
         "type": "object",
         "properties": {f"p{n}": {"$ref": "#"} for n in range(40)} | {"v": {"type": "integer"}},
     }
-    wire = derive_wire_schema(bushy)  # 40^3 parts are too many, 40^2 are not
-    assert wire["properties"]["p0"]["properties"].keys() == bushy["properties"].keys()
-    assert wire["properties"]["p0"]["properties"]["p1"]["properties"].keys() == {"v"}
+    wire = derive_wire_schema(bushy)  # 40^3 parts would be too many, so recursion ends early
+    assert wire["properties"].keys() == bushy["properties"].keys()
+    assert wire["properties"]["p0"]["properties"].keys() == {"v"}
     combined = {"allOf": [{"anyOf": [{"minLength": n} for n in range(9)]} for _ in range(3)]}
     with pytest.raises(WireSchemaError, match="alternatives"):
         derive_wire_schema(combined)

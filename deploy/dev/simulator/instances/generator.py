@@ -14,7 +14,7 @@ from deploy.dev.simulator.instances.failures import Exhausted, NoInstance, Unsat
 from deploy.dev.simulator.instances.variants import Variants
 
 _SEARCHES = 6
-_STEPS = 20_000
+_STEPS = 25_000
 _MOST_READINGS = 200
 _DEEP = 3
 _TOO_DEEP = 40
@@ -36,16 +36,18 @@ class SchemaAnswers:
     def instance(self, seed: str) -> Any:
         """The same value for the same seed; NoInstance names the keyword in the way."""
         failure = Unsatisfiable("")
+        left = _STEPS
         for attempt in range(_SEARCHES):
-            search = _Search(self._document, Random(f"{seed}/{attempt}"))
+            search = _Search(self._document, Random(f"{seed}/{attempt}"), left)
             try:
                 value = search.instance(self._document.root)
+                left = search.left
             except Unsatisfiable as found:
-                failure = found
+                failure, left = found, search.left
                 continue
             except Exhausted:
                 failure = search.failure or failure
-                continue
+                break
             error = next(self._document.validator.iter_errors(value), None)
             if error is None:
                 return value
@@ -54,10 +56,10 @@ class SchemaAnswers:
 
 
 class _Search:
-    def __init__(self, document: Document, rng: Random) -> None:
+    def __init__(self, document: Document, rng: Random, steps: int) -> None:
         self._document = document
         self._rng = rng
-        self._steps = 0
+        self.left = steps
         self._variants = Variants(document, rng, self._spend)
 
     @property
@@ -132,8 +134,8 @@ class _Search:
         return failure
 
     def _spend(self) -> None:
-        self._steps += 1
-        if self._steps > _STEPS:
+        self.left -= 1
+        if self.left < 0:
             raise Exhausted
 
 
