@@ -30,6 +30,8 @@ demo: setup ## Score sample wallets through all services, verify each signature 
 	@$(BIN)/assay demo
 
 test: setup ## Run every test; what needs a server starts it or says what is missing
+	@-$(BIN)/python -m deploy.kafka fetch
+	@-$(BIN)/python -m deploy.dev.ollama build
 	@$(BIN)/python -m pytest $(T) $(PYTEST_ARGS)
 
 test-unit: setup ## Run the tests that need no server

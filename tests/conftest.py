@@ -1,6 +1,6 @@
 """Real servers for tests. What a machine lacks is skipped with one line, or fails if required.
 
-ASSAY_REQUIRE_SERVERS=1 or CI=true requires them. Everything started here ends with the run, also
+REQUIRE_SERVERS=1 or CI=true requires them. Everything started here ends with the run, also
 when the run is killed; a later run removes what a killed one left on the disk.
 """
 
@@ -24,7 +24,7 @@ from deploy.kafka.broker import Broker
 from deploy.kafka.postgres_server import PostgresServer
 from deploy.owned_process import MissingTool, OwnedProcess, start_mark
 
-REQUIRED = os.environ.get("ASSAY_REQUIRE_SERVERS") == "1" or os.environ.get("CI") == "true"
+REQUIRED = os.environ.get("REQUIRE_SERVERS") == "1" or os.environ.get("CI") == "true"
 SCRATCH = Path(tempfile.gettempdir()) / f"assay-tests-{os.getuid()}"
 MODEL = "random"
 

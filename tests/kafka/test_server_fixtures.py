@@ -29,13 +29,13 @@ sys.exit(pytest.main(["-rs", "-p", "no:cacheprovider", sys.argv[1]]))
     ("setting", "code", "line"),
     [
         ({}, 0, r"SKIPPED \[1\].*PostgreSQL is missing: run `apt-get install postgresql`"),
-        ({"ASSAY_REQUIRE_SERVERS": "1"}, 1, r"PostgreSQL is missing: run `apt-get install"),
+        ({"REQUIRE_SERVERS": "1"}, 1, r"PostgreSQL is missing: run `apt-get install"),
         ({"CI": "true"}, 1, r"PostgreSQL is missing: run `apt-get install postgresql`"),
     ],
 )
 def test_missing_server_skips_or_fails(setting: dict[str, str], code: int, line: str) -> None:
     """Skipped by default with how to get it; a failure where servers are required."""
-    env = {k: v for k, v in os.environ.items() if k not in ("CI", "ASSAY_REQUIRE_SERVERS")}
+    env = {k: v for k, v in os.environ.items() if k not in ("CI", "REQUIRE_SERVERS")}
     run = subprocess.run(
         [sys.executable, "-c", BARE, CASE],
         cwd=REPO, env={**env, **setting, "PATH": "/nowhere"}, capture_output=True, text=True,

@@ -19,7 +19,6 @@ _NEUTRAL = 50
 _SECTIONS = re.compile(r"^## 1\.(.*?)^## 2\.(.*)^## 3\.", re.DOTALL | re.MULTILINE)
 _FEATURE = re.compile(r"^- (\w+): (.*)$", re.MULTILINE)
 _ANSWER = re.compile(r"^A\d+: (.*)$", re.MULTILINE)
-_NO_QUESTIONNAIRE = "No questionnaire data provided."
 _NOT_ANSWERED = "(not answered)"
 
 
@@ -35,7 +34,7 @@ class WalletPrompt:
         """The first three-section part of a prompt; without one, no features and no profile."""
         found = _SECTIONS.search(prompt)
         if found is None:
-            return cls({}, _NO_QUESTIONNAIRE)
+            return cls({}, "")
         features = {}
         for name, text in _FEATURE.findall(found[1]):
             try:
@@ -120,7 +119,7 @@ def _risk_behaviour(wallet: WalletPrompt) -> int:
 
 def _survey_match(profile: str) -> int:
     answers = _ANSWER.findall(profile)
-    if not answers or profile == _NO_QUESTIONNAIRE:
+    if not answers:
         return _NEUTRAL
     given = [answer for answer in answers if answer != _NOT_ANSWERED]
     words = sum(min(20, len(answer.split())) for answer in given)

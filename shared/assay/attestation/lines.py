@@ -64,7 +64,9 @@ def judge_line(text: str, trusted: Sequence[PublicKey]) -> Judgement:
 
 def _parse(text: str) -> dict[str, Any]:
     try:
-        document = json.loads(text, object_pairs_hook=_unique_pairs)
+        document = json.loads(
+            text, object_pairs_hook=_unique_pairs, parse_constant=_refuse_constant
+        )
     except RecursionError as error:
         raise _Unreadable("the JSON is nested too deep") from error
     except json.JSONDecodeError as error:
@@ -83,6 +85,10 @@ def _unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for name in names if names.count(name) > 1)
         raise _Unreadable(f"the key {twice[:_SHOWN]!r} stands twice in one object")
     return found
+
+
+def _refuse_constant(name: str) -> None:
+    raise _Unreadable(f"{name} is no JSON")
 
 
 def _request_id(line: Mapping[str, Any]) -> str | None:

@@ -106,7 +106,7 @@ def test_folders_and_pipes_are_refused_at_once(tmp_path: Path) -> None:
     """Bad input: what is no regular file is refused, without waiting for a writer."""
     os.mkfifo(tmp_path / "pipe", 0o600)
     for name in ("pipe", "."):
-        with pytest.raises(SettingsError, match="not a regular file"):
+        with pytest.raises(SettingsError, match=r"not a regular file|Is a directory"):
             open_key(f"file:{tmp_path / name}")
 
 

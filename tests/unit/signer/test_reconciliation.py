@@ -133,6 +133,7 @@ async def test_a_ledger_restored_from_a_backup(tmp_path: Path) -> None:
     published = await Signer(ledger, key, NETWORK, lambda: NOW).sign_batch([before])
     await ledger.close()
     shutil.copy(path, backup)
+    ledger = SqliteLedger(path)
     await ledger.open()
     published += await Signer(ledger, key, NETWORK, lambda: NOW + 5).sign_batch([after])
     await ledger.close()

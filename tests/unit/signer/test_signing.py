@@ -33,7 +33,7 @@ def _event(outcome: object) -> WalletScoreSigned:
 
 async def test_a_signed_score_verifies_and_names_its_ancestor(ledger: Ledger) -> None:
     """S3.9, X.3: exactly three fields are signed; the rest tells where the score comes from."""
-    mine = validated(questionnaire_hint="kept out")
+    mine = validated()
     [outcome] = await _signer(ledger).sign_batch([mine])
     event = _event(outcome)
     assert (event.score, event.wallet_address, event.timestamp_ms) == (640, WALLET, NOW)
@@ -110,7 +110,7 @@ async def test_key_rotation_allows_no_second_score(ledger: Ledger) -> None:
 
 async def test_a_mixed_batch_keeps_its_order(ledger: Ledger) -> None:
     """X.2, X.4: each validated score gets its own outcome, in its place."""
-    first, rival = validated(), None
+    first = validated()
     rival = validated(score=1, request_id=first.event.meta.request_id)
     batch = [
         validated(address="0x" + "aB" * 20),
