@@ -14,8 +14,6 @@ from deploy.dev.simulator.instances.strings import words
 from deploy.dev.simulator.obedience import obeyed
 from deploy.dev.simulator.protocols import Call
 
-_RETRY_BLOCK = "PREVIOUS ATTEMPT FAILED VALIDATION"
-
 
 @lru_cache(maxsize=128)
 def _compiled(schema: str) -> SchemaAnswers:
@@ -26,8 +24,7 @@ class Answer:
     """What the model would say to one call; BadSchema or NoInstance if it cannot."""
 
     def __init__(self, call: Call, *, gullible: bool = False) -> None:
-        # What is said about earlier attempts changes neither score nor instance.
-        task = call.prompt.partition(_RETRY_BLOCK)[0]
+        task = call.task
         self._seed = f"{call.seed}/{task}"
         self._schema = _compiled(json.dumps(call.schema))
         self.is_score = call.answer == "schema" and _is_score(call.schema)

@@ -10,12 +10,6 @@ from deploy.dev.simulator.protocols import Call
 from deploy.dev.simulator.settings import TRANSPORT, Behaviour
 
 _REMEMBERED = 65_536
-_RETRY_BLOCK = "PREVIOUS ATTEMPT FAILED VALIDATION"
-
-
-def is_retry(call: Call) -> bool:
-    """Whether the prompt tells the model about a failed attempt (SPEC S5.2)."""
-    return _RETRY_BLOCK in call.prompt
 
 
 class Lottery:
@@ -76,7 +70,7 @@ class Ticket:
 
 
 def _may_fail(call: Call, behaviour: Behaviour) -> bool:
-    if behaviour.spare_retries and is_retry(call):
+    if behaviour.spare_retries and call.is_retry:
         return False
     if behaviour.match_seed is not None and call.seed != behaviour.match_seed:
         return False

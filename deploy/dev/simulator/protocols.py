@@ -9,6 +9,7 @@ from typing import Any, Literal
 MODEL = "simulator"
 # Nothing is behind this digest; it changes when the simulator's answers do.
 DIGEST = "51a7" * 14 + "00000001"
+_RETRY_BLOCK = "PREVIOUS ATTEMPT FAILED VALIDATION"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +24,16 @@ class Call:
     temperature: float
     max_tokens: int
     stream: bool
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether the prompt tells about a failed attempt (SPEC S5.2)."""
+        return _RETRY_BLOCK in self.prompt
+
+    @property
+    def task(self) -> str:
+        """The prompt without that, so that a retry is the same task."""
+        return self.prompt.partition(_RETRY_BLOCK)[0]
 
 
 @dataclass(frozen=True, slots=True)
