@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import sys
 import time
@@ -10,8 +11,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from assay_runtime.topic_admin import TopicAdminError, ensure_topics
 from deploy.kafka import jars
 from deploy.kafka.broker import Broker, PortTaken
+from deploy.kafka.catalogue_topics import specs
 from deploy.kafka.probe import cluster_behind
 from deploy.loopback_ports import is_free
 from deploy.owned_process import ServerError
@@ -55,11 +58,13 @@ def up(data: Path, port: int | None, as_json: bool) -> int:
         broker = Broker(data)
         broker.start()
         _say(f"{taken}, left alone; using port {broker.port}")
+    report = asyncio.run(ensure_topics(broker.bootstrap, specs(replication=1)))
     took = time.monotonic() - started
     _report(
         broker,
         as_json,
         f"Apache Kafka {jars.kafka_version()} ready after {took:.1f} s: {broker.bootstrap}\n"
+        f"  {len(report.created)} topics created, {len(report.present)} were there\n"
         f"  log {broker.process.log}",
     )
     return 0
@@ -111,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(arguments)
     try:
         return commands[asked.command](asked.data, asked.port, asked.json)
-    except ServerError as error:
+    except (ServerError, TopicAdminError) as error:
         _say(f"error: {error}")
         return 1
     except KeyboardInterrupt:

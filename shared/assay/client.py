@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import uuid
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -21,7 +22,10 @@ from assay.topics import catalogue
 SUBMITTED = WalletEventSubmitted.type
 SIGNED = WalletScoreSigned.type
 REJECTED = GenerationRejected.type
+_MOST_BYTES = catalogue()[SUBMITTED].max_bytes
 _FETCH_WAIT_MS = 100
+
+log = logging.getLogger(__name__)
 
 
 class WalletPublisher:
@@ -50,7 +54,7 @@ class WalletPublisher:
             max_batch_size=262_144,
             max_request_size=8_388_608,
         )
-        await self._producer.start()
+        await _connected(self._producer.start, self._producer.stop, self._bootstrap)
         return self
 
     async def __aexit__(
@@ -68,12 +72,15 @@ class WalletPublisher:
 
     async def publish(self, submission: Mapping[str, Any], *, event_id: str | None = None) -> str:
         """Publish `{address, questionnaire?, evm_data?}`; returns the request id once the broker
-        has it. The same `event_id` again is the same request; without one it is a new request."""
-        assert self._producer is not None, "enter the publisher first"  # noqa: S101
+        has it. The same `event_id` again is the same request; without one it is a new request.
+
+        RecordTooLarge where the topic does not take it, BrokerError where Kafka does not."""
+        if self._producer is None:
+            raise RuntimeError("enter the publisher first: async with WalletPublisher(…)")
         event_id = event_id or str(uuid.uuid4())
-        value = json.dumps(submission, ensure_ascii=False, separators=(",", ":")).encode(
-            "utf-8", errors="surrogatepass"
-        )
+        value = submission_bytes(submission)
+        if len(value) > _MOST_BYTES:
+            raise RecordTooLarge(f"{len(value):,} bytes; {SUBMITTED} takes {_MOST_BYTES:,}")
         headers = {
             "content-type": "application/json",
             "ce_specversion": "1.0",
@@ -82,13 +89,41 @@ class WalletPublisher:
             "ce_type": SUBMITTED,
         }
         address = submission.get("address")
-        await self._producer.send_and_wait(
-            SUBMITTED,
-            value=value,
-            key=address.lower().encode() if isinstance(address, str) else None,
-            headers=[(name, text.encode()) for name, text in headers.items()],
-        )
+        try:
+            await self._producer.send_and_wait(
+                SUBMITTED,
+                value=value,
+                key=address.lower().encode(errors="replace") if isinstance(address, str) else None,
+                headers=[(name, text.encode()) for name, text in headers.items()],
+            )
+        except MessageSizeTooLargeError as error:
+            raise RecordTooLarge(str(error)) from error
+        except KafkaError as error:
+            raise BrokerError(f"Kafka at {self._bootstrap} did not take a record: {error}") from error
         return self.request_id(event_id)
+
+
+def submission_bytes(submission: Mapping[str, Any]) -> bytes:
+    """The value as published: compact JSON in UTF-8; escaped where UTF-8 cannot carry it, which
+    is a lone surrogate's case."""
+    text = json.dumps(submission, ensure_ascii=False, separators=(",", ":"))
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(submission, separators=(",", ":")).encode()
+
+
+async def _connected(
+    start: Callable[[], Awaitable[None]], stop: Callable[[], Awaitable[None]], bootstrap: str
+) -> None:
+    """Start a client; what cannot connect is stopped again, or aiokafka complains at exit."""
+    try:
+        await start()
+    except BaseException as error:
+        await stop()
+        if isinstance(error, KafkaError | OSError):
+            raise BrokerError(f"no Kafka answers at {bootstrap}: {error}") from error
+        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +149,7 @@ class Outcome:
 
 class Outcomes:
     """Reads terminal outcomes from the bus, without a consumer group; an async context manager.
+    BrokerError on entering where Kafka or its topics are not there.
 
     `start` is "earliest" or "latest": from the oldest record kept, or from what comes after
     entering. `scores_only` leaves rejections and dead letters out.
@@ -127,6 +163,7 @@ class Outcomes:
         scores_only: bool = False,
     ) -> None:
         self._start = start
+        self._bootstrap = bootstrap
         self._topics = [SIGNED]
         if not scores_only:
             self._topics += [REJECTED, *(topic.name for topic in catalogue().dead_letters())]
@@ -143,7 +180,7 @@ class Outcomes:
         try:
             present = set(self._topics) & await self._consumer.topics()
             if SIGNED not in present:
-                raise LookupError(f"the broker has no topic {SIGNED}")
+                raise BrokerError(f"Kafka at {self._bootstrap} has no topic {SIGNED}")
             # Without a group every partition of the topics is assigned, once their metadata came.
             self._consumer.subscribe(sorted(present))
             while {tp.topic for tp in self._consumer.assignment()} != present:
@@ -174,7 +211,13 @@ class Outcomes:
             fetched = await self._consumer.getmany(timeout_ms=_FETCH_WAIT_MS)
             for tp, records in fetched.items():
                 for record in records:
-                    outcome = read_outcome(tp.topic, record.value or b"", record.headers)
+                    try:
+                        outcome = read_outcome(tp.topic, record.value or b"", record.headers)
+                    except ValueError:
+                        # No service of ours wrote it; the outcomes behind it are still wanted.
+                        log.warning("passed over what is no outcome: %s partition %d offset %d",
+                                    tp.topic, tp.partition, record.offset)  # fmt: skip
+                        continue
                     if outcome is not None:
                         yield outcome
 
@@ -182,7 +225,10 @@ class Outcomes:
 def read_outcome(
     topic: str, value: bytes, headers: Collection[tuple[str, bytes | None]]
 ) -> Outcome | None:
-    """The terminal outcome a record stands for, or None where it stands for none."""
+    """The terminal outcome a record stands for, or None where it stands for none.
+
+    ValueError where the record is not what its topic promises.
+    """
     if topic == SIGNED:
         event = WalletScoreSigned.model_validate_json(value)
         return Outcome(event.meta.request_id, "signed", score=flat_score(event))

@@ -3,6 +3,8 @@
 AssayError
 ├── ContractError          an event, topic or schema is not what the catalogue says
 │   └── EnvelopeError      a record's CloudEvents attributes are missing or malformed
+├── BrokerError            Kafka cannot be reached, refuses a record, or lacks a topic
+│   └── RecordTooLarge     one record is larger than its topic takes
 ├── AddressError           not a wallet address (see assay.wallet)
 ├── SubmissionError        a wallet event that cannot be accepted (see assay.submission)
 └── AttestationError       a signature, key or signed message is not acceptable
@@ -21,3 +23,11 @@ class ContractError(AssayError):
 
 class EnvelopeError(ContractError):
     """A record's CloudEvents attributes are missing or malformed."""
+
+
+class BrokerError(AssayError):
+    """Kafka cannot be reached, refuses a record, or lacks a topic."""
+
+
+class RecordTooLarge(BrokerError):
+    """One record is larger than the topic takes; others are not concerned."""

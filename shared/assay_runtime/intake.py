@@ -8,14 +8,13 @@ are dropped safely and fetched again.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import structlog
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import (
-    CommitFailedError,
+    ConsumerStoppedError,
     IllegalStateError,
     KafkaError,
     NoOffsetForPartitionError,
@@ -23,20 +22,24 @@ from aiokafka.errors import (
 )
 
 from assay_runtime import metrics
-from assay_runtime.failures import Stop
+from assay_runtime.committer import Committer
+from assay_runtime.failures import Pause
+from assay_runtime.positions import StartingPositions, StoredPositions
 from assay_runtime.records import Position, Record
 from assay_runtime.settings import KafkaSection
 from assay_runtime.window import Ticket, Window
 
 log = structlog.get_logger()
 
-StoredPositions = Callable[[Collection[Position]], Awaitable[Mapping[Position, int]]]
 Drain = Callable[[float], Awaitable[None]]
+OnPause = Callable[[str | None], None]
 
-_COMMIT_INTERVAL_S = 0.1
-# The watchdog of `stall_s` replaces aiokafka's poll interval, which would throw a waiting
-# window out of its group (research point 16).
+# `busy_stall_s` replaces aiokafka's poll interval, which would throw a waiting window out of its
+# group (research point 16).
 _POLL_INTERVAL_MS = 86_400_000
+_RETRY_S = 0.5
+_LEAVE_S = 5.0
+_PROBE_S = 5.0
 
 
 class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
@@ -57,21 +60,24 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         client_id: str,
         drain: Drain,
         stored_positions: StoredPositions | None = None,
+        on_pause: OnPause = lambda reason: None,
     ) -> None:
         self.window = Window()
+        self.assigned = False
         self._kafka = kafka
         self._pipeline = pipeline
-        self._topics = list(topics)
-        self._drain = drain
-        self._stored_positions = stored_positions
-        self._unpositioned: set[Position] = set()
-        self._commit_lock = asyncio.Lock()
-        self._committer: asyncio.Task[None] | None = None
-        self._progress_at = time.monotonic()
-        self._revoking = False
-        self.assigned = False
         self._group = group
+        self._topics = list(topics)
         self._client_id = client_id
+        self._drain = drain
+        self._on_pause = on_pause
+        self._starting = StartingPositions(kafka, pipeline, stored_positions)
+        self._committer = Committer(pipeline, self.window)
+        self._consumed = {t: metrics.CONSUMED.labels(pipeline, t) for t in topics}
+        self._unpositioned: set[Position] = set()
+        self._out_of_range: set[Position] = set()
+        self._revoking = False
+        self._closed = False
         self._consumer: Any = None
 
     async def start(self) -> None:
@@ -84,7 +90,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
             auto_offset_reset="none",
             session_timeout_ms=self._kafka.session_timeout_ms,
             heartbeat_interval_ms=max(300, self._kafka.session_timeout_ms // 5),
-            rebalance_timeout_ms=int((self._kafka.drain_s + 10) * 1000),
+            rebalance_timeout_ms=int((self._kafka.drain_s + 15) * 1000),
             max_poll_interval_ms=_POLL_INTERVAL_MS,
             fetch_max_wait_ms=self._kafka.fetch_wait_ms,
             max_partition_fetch_bytes=max(1_048_576, self._kafka.max_request_bytes),
@@ -97,30 +103,45 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
             await consumer.stop()
             raise
         self._consumer = consumer
-        self._committer = asyncio.create_task(self._commit_loop())
+
+    async def commit_regularly(self) -> None:
+        """Runs beside the engine."""
+        await self._committer.run(self._consumer)
+
+    def close(self) -> None:
+        """Admit nothing more; what is admitted may still be completed."""
+        self._closed = True
 
     async def stop(self) -> None:
         """Final commit, then leave the group; aiokafka calls no revocation here (point 12)."""
-        if self._committer:
-            self._committer.cancel()
-        if self._consumer is not None:
-            await self.commit()
-            self.window.revoke(self.window.positions())
-            await self._consumer.stop()
+        self._closed = True
+        if self._consumer is None:
+            return
+        await self._committer.commit(self._consumer)
+        self.window.revoke(self.window.positions())
+        try:
+            async with asyncio.timeout(_LEAVE_S):
+                await self._consumer.stop()
+        except (KafkaError, TimeoutError) as error:
+            log.warning("group_not_left", pipeline=self._pipeline, error=repr(error))
 
     async def on_partitions_revoked(self, revoked: Collection[TopicPartition]) -> None:
-        positions = [Position(tp.topic, tp.partition) for tp in revoked]
+        """Drain, commit, let go; aiokafka swallows what is raised here, so the letting go is
+        done whatever happens. It revokes everything, never a part (point 11)."""
         self.assigned = False
         self._revoking = True
-        await self._drain(self._kafka.drain_s)
-        await self.commit()
-        self.window.revoke(positions)
-        self._unpositioned.difference_update(positions)
+        try:
+            await self._drain(self._kafka.drain_s)
+            if revoked:
+                await self._committer.commit(self._consumer)
+        finally:
+            self.window.revoke(self.window.positions())
+            self._unpositioned.clear()
+            self._out_of_range.clear()
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._unpositioned = {Position(tp.topic, tp.partition) for tp in assigned}
         self._revoking = False
-        self._progress_at = time.monotonic()
         self.assigned = True
         log.info("partitions_assigned", pipeline=self._pipeline, count=len(assigned))
 
@@ -130,9 +151,11 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         """Admitted records, in the order of their partitions.
 
         `only` restricts the poll to some partitions without losing what is prefetched of others.
-        Admission follows the fetch with no await between (point 14).
+        Admission follows the fetch with no await between (point 14), so a poll that is cancelled
+        has taken nothing. An error of one partition may come after records of another were
+        handed out, so after any error every partition goes back to what was admitted.
         """
-        if self._unpositioned:
+        if self._unpositioned or self._out_of_range:
             await self._take_positions()
         try:
             fetched = await self._consumer.getmany(
@@ -140,131 +163,113 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
                 timeout_ms=wait_ms,
                 max_records=max_records,
             )
+        except ConsumerStoppedError:
+            self._closed = True
+            return []
         except NoOffsetForPartitionError:
             await asyncio.sleep(0.02)  # fetched before we positioned it; the next poll does
             return []
         except OffsetOutOfRangeError as error:
-            self._unpositioned.update(Position(tp.topic, tp.partition) for tp in error.args[0])
+            self._out_of_range.update(Position(tp.topic, tp.partition) for tp in error.args[0])
             return []
         except KafkaError as error:
             log.warning("poll_failed", pipeline=self._pipeline, error=repr(error))
-            await asyncio.sleep(0.5)
+            self._rewind()
+            await asyncio.sleep(_RETRY_S)
             return []
+        if self._revoking or self._closed:
+            return []  # dropped; whoever is assigned next positions the partition anew
         admitted: list[tuple[Ticket, Record]] = []
-        if self._revoking:
-            return admitted  # dropped; whoever is assigned next positions the partition anew
         for tp, raw_records in fetched.items():
             position = Position(tp.topic, tp.partition)
+            before = len(admitted)
             for raw in raw_records:
                 ticket = self.window.admit(position, raw.offset)
                 if ticket is not None:
                     admitted.append((ticket, Record.of(raw)))
-            metrics.CONSUMED.labels(self._pipeline, tp.topic).inc(len(raw_records))
-        if admitted:
-            metrics.IN_FLIGHT.labels(self._pipeline).set(self.window.in_flight)
+            self._consumed[tp.topic].inc(len(admitted) - before)
         return admitted
 
     def complete(self, ticket: Ticket) -> None:
         """All outputs of the record are confirmed."""
         self.window.complete(ticket)
-        self._progress_at = time.monotonic()
-
-    def note_progress(self) -> None:
-        """Waiting in place on purpose is not a stall."""
-        self._progress_at = time.monotonic()
 
     async def _take_positions(self) -> None:
-        """Start each new partition at its stored, else its committed offset, else at the start."""
-        wanted = set(self._unpositioned)
-        tps = [TopicPartition(*position) for position in wanted]
+        """Position new partitions, and those that retention has overtaken while running."""
+        wanted = tuple(self._unpositioned)
         try:
-            stored = await self._stored_positions(wanted) if self._stored_positions else {}
-            lows = await self._consumer.beginning_offsets(tps)
-            ends = await self._consumer.end_offsets(tps)
-            start: dict[Position, int] = {}
-            for tp in tps:
-                position = Position(tp.topic, tp.partition)
-                at = stored.get(position)
-                if at is None:
-                    at = await self._consumer.committed(tp)
-                start[position] = self._checked(position, at, lows[tp], ends[tp])
-            if not wanted <= self._unpositioned:
+            for position in tuple(self._out_of_range):
+                await self._pass_gap(position)
+            if not wanted:
+                return
+            found = await self._starting.find(self._consumer, wanted)
+            self._on_pause(None)
+            if not self._unpositioned.issuperset(wanted):
                 return  # a rebalance came between; the next poll starts over
-            self.window.assign(start)
-            for position, offset in start.items():
+            for position, offset in found.start.items():
                 self._consumer.seek(TopicPartition(*position), offset)
-            self._unpositioned -= wanted
+            self.window.assign(found.start, found.committed)
+            self._unpositioned.difference_update(found.start)
+            if self._unpositioned:
+                await asyncio.sleep(_RETRY_S)
+        except Pause as outage:
+            log.warning("positions_unknown", pipeline=self._pipeline, error=str(outage))
+            self._on_pause(str(outage))
+            await asyncio.sleep(_RETRY_S)
         except IllegalStateError:
-            self._unpositioned -= wanted  # revoked while we asked
+            return  # revoked while we asked
         except KafkaError as error:
             log.warning("positions_unknown", pipeline=self._pipeline, error=repr(error))
-            await asyncio.sleep(0.5)
+            await asyncio.sleep(_RETRY_S)
 
-    def _checked(self, position: Position, at: int | None, low: int, end: int) -> int:
-        """The offset to start from; loud when retention has outrun us (research §6)."""
+    async def _pass_gap(self, position: Position) -> None:
+        """Go on behind what retention removed; what is in flight stays in flight."""
+        at = self.window.next_offset(position)
         if at is None:
-            if low > 0:
-                log.warning("start_after_retention", topic=position.topic, low_watermark=low)
-            return low
-        if at < low:
-            metrics.OVERRUN.labels(self._pipeline).inc(low - at)
-            log.error(
-                "retention_overrun",
-                pipeline=self._pipeline,
-                topic=position.topic,
-                partition=position.partition,
-                lost_records=low - at,
-            )
-            if self._kafka.overrun == "stop":
-                raise Stop(
-                    f"{low - at} records of {position.topic}/{position.partition} were removed "
-                    "by retention before they were read; set ASSAY_KAFKA__OVERRUN=continue to go "
-                    "on without them"
-                )
-            return low
-        if at > end:
-            # The log was cut or the topic made anew: what it holds now has not been read.
-            log.error("position_beyond_log", topic=position.topic, position=at, end=end)
-            return low
-        return at
+            self._out_of_range.discard(position)
+            return
+        onward = await self._starting.after_gap(self._consumer, position, at)
+        if onward is None:
+            await asyncio.sleep(_RETRY_S)
+            return
+        if position not in self._out_of_range:
+            return  # a rebalance came between
+        self._consumer.seek(TopicPartition(*position), onward)
+        if onward < at:
+            self.window.assign({position: onward})
+        else:
+            self.window.skip(position, onward)
+        self._out_of_range.discard(position)
 
-    async def commit(self) -> None:
-        """Commit every watermark that moved; a failed commit costs repeats, never records."""
-        async with self._commit_lock:
-            moved = self.window.committable()
-            if not moved:
-                return
+    def _rewind(self) -> None:
+        for position in self.window.positions():
+            offset = self.window.next_offset(position)
             try:
-                await self._consumer.commit(
-                    {TopicPartition(*position): offset for position, offset in moved.items()}
-                )
-            except (CommitFailedError, IllegalStateError, KafkaError) as error:
-                metrics.COMMITS.labels(self._pipeline, "failed").inc()
-                log.info("commit_refused", pipeline=self._pipeline, error=repr(error))
-            else:
-                metrics.COMMITS.labels(self._pipeline, "ok").inc()
-                self.window.committed(moved)
-
-    async def _commit_loop(self) -> None:
-        while True:
-            await asyncio.sleep(_COMMIT_INTERVAL_S)
-            await self.commit()
+                self._consumer.seek(TopicPartition(*position), offset)
+            except IllegalStateError:
+                return  # a rebalance has begun, which positions everything anew
 
     def lag(self) -> int:
         """Records between the window's watermarks and the ends of the logs, as last fetched."""
+        assignment = self._consumer.assignment()
         total = 0
         for position in self.window.positions():
-            high = self._consumer.highwater(TopicPartition(*position))
+            tp = TopicPartition(*position)
+            high = self._consumer.highwater(tp) if tp in assignment else None
             mark = self.window.watermark(position)
             if high is not None and mark is not None:
                 total += max(0, high - mark)
-        metrics.LAG.labels(self._pipeline).set(total)
         return total
 
-    def check_progress(self) -> None:
-        """Stop when there is lag and nothing has been done for `stall_s` (research point 17)."""
-        idle = time.monotonic() - self._progress_at
-        if self.lag() == 0:
-            self._progress_at = time.monotonic()
-        elif idle > self._kafka.stall_s:
-            raise Stop(f"{self._pipeline}: lag {self.lag()} and no progress for {idle:.0f} s")
+    async def waiting(self) -> str | None:
+        """What there is to read, in words, as the broker says when asked; None for nothing."""
+        async with asyncio.timeout(_PROBE_S):
+            marks = {p: self.window.watermark(p) for p in self.window.positions()}
+            if not marks:
+                missing = set(self._topics) - await self._consumer.topics()
+                if missing:
+                    log.warning("topics_missing", pipeline=self._pipeline, topics=sorted(missing))
+                return None if self.assigned else "no partitions assigned"
+            ends = await self._consumer.end_offsets([TopicPartition(*p) for p in marks])
+        lag = sum(max(0, ends[TopicPartition(*p)] - (m or 0)) for p, m in marks.items())
+        return f"lag {lag}" if lag else None

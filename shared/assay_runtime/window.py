@@ -8,7 +8,7 @@ of an old assignment changes nothing; the window never forgets an unfinished off
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from assay_runtime.records import Position
@@ -26,8 +26,8 @@ class Ticket:
 @dataclass(slots=True)
 class _Partition:
     epoch: int
-    next_offset: int | None = None
-    committed: int | None = None
+    next_offset: int
+    committed: int | None
     open: deque[int] = field(default_factory=deque)
     done: set[int] = field(default_factory=set)
 
@@ -57,21 +57,33 @@ class Window:
         partition = self._partitions.get(position)
         return len(partition.open) - len(partition.done) if partition else 0
 
-    def span(self, position: Position) -> int:
-        """Distance in offsets from the watermark to the highest admitted offset."""
+    def backlog(self, position: Position) -> int:
+        """Records of one partition above its watermark, done or not: what a crash would repeat."""
         partition = self._partitions.get(position)
-        if not partition or not partition.open:
-            return 0
-        return partition.open[-1] - partition.open[0] + 1
+        return len(partition.open) if partition else 0
 
-    def assign(self, start: dict[Position, int]) -> None:
-        """Take partitions over; each starts at the given offset (its committed position)."""
+    def next_offset(self, position: Position) -> int | None:
+        """The lowest offset that would be admitted; None where the partition is not assigned."""
+        partition = self._partitions.get(position)
+        return partition.next_offset if partition else None
+
+    def assign(
+        self, start: Mapping[Position, int], committed: Mapping[Position, int | None] | None = None
+    ) -> None:
+        """Take partitions over, each from the given offset; `committed` is what the group has
+        where that differs, so that the start itself is committed."""
         self._epoch += 1
         for position, offset in start.items():
             self._forget(position)
-            self._partitions[position] = _Partition(
-                epoch=self._epoch, next_offset=offset, committed=offset
-            )
+            known = committed.get(position, offset) if committed is not None else offset
+            self._partitions[position] = _Partition(self._epoch, offset, known)
+
+    def skip(self, position: Position, offset: int) -> None:
+        """Go on at a higher offset: what lies between is gone from the log. What was admitted
+        before stays in flight."""
+        partition = self._partitions.get(position)
+        if partition is not None and offset > partition.next_offset:
+            partition.next_offset = offset
 
     def revoke(self, positions: Iterable[Position]) -> None:
         """Let partitions go; completions still to come for them are ignored."""
@@ -87,9 +99,7 @@ class Window:
         """Ticket for a received record, or None where it must not be handled: its partition is
         not assigned, or the offset lies below what was received already."""
         partition = self._partitions.get(position)
-        if partition is None:
-            return None
-        if partition.next_offset is not None and offset < partition.next_offset:
+        if partition is None or offset < partition.next_offset:
             return None
         partition.next_offset = offset + 1
         partition.open.append(offset)
@@ -122,11 +132,11 @@ class Window:
         moved = {}
         for position, partition in self._partitions.items():
             mark = partition.open[0] if partition.open else partition.next_offset
-            if mark is not None and mark != partition.committed:
+            if mark != partition.committed:
                 moved[position] = mark
         return moved
 
-    def committed(self, offsets: dict[Position, int]) -> None:
+    def committed(self, offsets: Mapping[Position, int]) -> None:
         """Note a successful commit."""
         for position, offset in offsets.items():
             if partition := self._partitions.get(position):

@@ -64,44 +64,42 @@ class Generations:
         self.calls += 1
         self.counts["endpoints"][protocol.name] += 1
         try:
-            response, fault = await self._response(request, protocol, started)
+            response = await self._response(request, protocol, started)
         except asyncio.CancelledError:
             self.disconnected += 1
             raise
         self.counts["statuses"][str(response.status)] += 1
-        if fault:
-            self.counts["faults"][fault] += 1
-            response.headers[_FAULT_HEADER] = fault
         if _log.isEnabledFor(logging.DEBUG):
             took = (time.monotonic() - started) * 1000
-            _log.debug("%s %d %.1f ms %s", protocol.name, response.status, took, fault or "")
+            fault = response.headers.get(_FAULT_HEADER, "")
+            _log.debug("%s %d %.1f ms %s", protocol.name, response.status, took, fault)
         return response
 
     async def _response(
         self, request: web.Request, protocol: Protocol, started: float
-    ) -> tuple[web.StreamResponse, str | None]:
+    ) -> web.Response:
         try:
             call = _read(await request.read(), protocol)
         except BadRequest as error:
-            return _error(protocol, 400, str(error)), None
+            return _error(protocol, 400, str(error))
         if call.model.removesuffix(":latest") != MODEL:
             message = f"model '{call.model}' not found, try pulling it first; there is only {MODEL}"
-            return _error(protocol, 404, message), None
+            return _error(protocol, 404, message)
         self.retries += call.is_retry
         behaviour = self.behaviour
         ticket = self.lottery.ticket(call, behaviour)
         fault = ticket.fault(call, behaviour)
         if fault in _STATUSES:
-            return _status(protocol, fault, behaviour.retry_after_s), fault
+            return self._marked(_status(protocol, fault, behaviour.retry_after_s), fault)
         try:
             async with self.slots:
                 self.peak = max(self.peak, self.slots.taken)
                 if fault == "hang":
-                    return await self._hang(protocol, behaviour.hang_cap_s), fault
+                    return await self._hang(protocol, behaviour.hang_cap_s)
                 return await self._answer(request, protocol, call, ticket, fault, started)
         except Busy:
             message = "server busy, please try again.  maximum pending requests exceeded"
-            return _error(protocol, 503, message, behaviour.retry_after_s), None
+            return _error(protocol, 503, message, behaviour.retry_after_s)
 
     async def _answer(
         self,
@@ -111,13 +109,13 @@ class Generations:
         ticket: Ticket,
         fault: str | None,
         started: float,
-    ) -> tuple[web.StreamResponse, str | None]:
+    ) -> web.Response:
         behaviour = self.behaviour
         begun = time.monotonic()
         try:
             answer = Answer(call, gullible=behaviour.gullible)
         except (BadSchema, NoInstance) as error:
-            return _error(protocol, 400, f"the schema cannot be answered: {error}"), None
+            return _error(protocol, 400, f"the schema cannot be answered: {error}")
         if fault not in ("reset", "malformed_body", None):
             fault, reply = spoiled(str(fault), answer, Random(ticket.seed))
         else:
@@ -131,11 +129,19 @@ class Generations:
         body = json.dumps(protocol.reply(call, reply, time.monotonic() - started)).encode()
         if fault == "malformed_body":
             body = body[: len(body) // 2]
-        return web.Response(body=body, content_type="application/json"), fault
+        response = web.Response(body=body, content_type="application/json")
+        return response if fault is None else self._marked(response, fault)
 
     async def _hang(self, protocol: Protocol, cap_s: float) -> web.Response:
+        # Counted first: as a rule it is the client that ends this.
+        response = self._marked(_error(protocol, 503, f"simulated: hung for {cap_s:g} s"), "hang")
         await self._pause(cap_s)
-        return _error(protocol, 503, f"simulated: hung for {cap_s:g} s")
+        return response
+
+    def _marked(self, response: web.Response, fault: str) -> web.Response:
+        self.counts["faults"][fault] += 1
+        response.headers[_FAULT_HEADER] = fault
+        return response
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not when the server is about to end."""

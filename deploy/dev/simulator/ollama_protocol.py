@@ -71,8 +71,9 @@ def _call(body: Mapping[str, Any], prompt: str) -> Call:
         raise BadRequest("options: an object is required")
     wanted = body.get("format") or ""
     answer: Literal["schema", "json", "text"] = "text"
+    schema: Mapping[str, Any] = {"type": "object"}
     if isinstance(wanted, Mapping):
-        answer = "schema"
+        answer, schema = "schema", wanted
     elif wanted == "json":
         answer = "json"
     elif wanted != "":
@@ -81,7 +82,7 @@ def _call(body: Mapping[str, Any], prompt: str) -> Call:
         model=text_of(body, "model"),
         prompt=prompt,
         answer=answer,
-        schema=wanted if answer == "schema" else {"type": "object"},
+        schema=schema,
         seed=int(number_of(options, "seed", 0)),
         temperature=number_of(options, "temperature", 0.8),
         max_tokens=int(number_of(options, "num_predict", -1)),

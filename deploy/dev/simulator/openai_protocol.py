@@ -22,12 +22,14 @@ from deploy.dev.simulator.protocols import (
 )
 
 _MADE = 1_767_225_600
-MODELS = {
-    "object": "list",
-    "data": [
-        {"id": MODEL, "object": "model", "created": _MADE, "owned_by": "simulator", "digest": DIGEST}
-    ],
-}  # fmt: skip
+CARD = {
+    "id": MODEL,
+    "object": "model",
+    "created": _MADE,
+    "owned_by": "simulator",
+    "digest": DIGEST,
+}
+MODELS = {"object": "list", "data": [CARD]}
 _CODES = {404: "model_not_found", 429: "rate_limit_exceeded"}
 
 

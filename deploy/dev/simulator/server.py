@@ -95,7 +95,7 @@ def _routes(generations: Generations) -> list[web.RouteDef]:
         web.get("/api/tags", fixed(ollama_protocol.TAGS)),
         web.post("/api/show", fixed(ollama_protocol.SHOW)),
         web.get("/v1/models", fixed(openai_protocol.MODELS)),
-        web.get(f"/v1/models/{MODEL}", fixed(openai_protocol.MODELS["data"][0])),  # type: ignore[index]
+        web.get(f"/v1/models/{MODEL}", fixed(openai_protocol.CARD)),
         web.get("/control", pages.shown),
         web.post("/control", pages.changed),
         web.get("/stats", pages.counted),

@@ -94,9 +94,8 @@ def _activity(wallet: WalletPrompt) -> int:
 
 
 def _maturity(wallet: WalletPrompt) -> int:
-    return _percent(
-        85 * min(1.0, wallet.number("walletAge") / 1460) + 15 * _rising(wallet.number("poapCount"), 10)
-    )  # fmt: skip
+    age = min(1.0, wallet.number("walletAge") / 1460)
+    return _percent(85 * age + 15 * _rising(wallet.number("poapCount"), 10))
 
 
 def _diversity(wallet: WalletPrompt) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,15 +18,15 @@ from services.scorer.domain.provider import (
     ProbeResult,
 )
 
-_DIGEST_DEADLINE_S = 5.0
+_IDENTITY_DEADLINE_S = 5.0
 _THINK: Mapping[str, bool | str] = {"on": True, "off": False}
 
 
 class OllamaProvider:
     """A model served by Ollama. `think` is "" (the model's default), on, off, low, medium, high.
 
-    The digest is read from /api/tags before the first call and again by every probe; it names
-    the exact weights, which a model's name does not.
+    Digest and context length are read before the first call and again by every probe. The digest
+    names the exact weights, which a model's name does not.
     """
 
     name = "ollama"
@@ -48,11 +49,12 @@ class OllamaProvider:
         self._probe_num_ctx = probe_num_ctx
         self._probes = itertools.count()
         self._digest: str | None = None
+        self._context = sys.maxsize
 
     async def generate(self, call: ModelCall) -> ModelReply:
         """One chat turn. A prompt that the backend cut to fit is a ModelProtocolError."""
         if self._digest is None:
-            await self._read_digest()
+            await self._read_identity()
         reply = await self._http.post("/api/chat", self._payload(call), call.deadline_s)
         message = reply.get("message")
         if not isinstance(message, dict):
@@ -62,10 +64,12 @@ class OllamaProvider:
         usage = counts(
             prompt_tokens=reply.get("prompt_eval_count"), completion_tokens=reply.get("eval_count")
         )
-        # Versions that do not know `truncate` cut the prompt to the context without a word.
-        if usage.get("prompt_tokens", 0) >= call.num_ctx:
+        # Versions that do not know `truncate` cut the prompt without a word, to num_ctx or to the
+        # context the model was made for, whichever is smaller.
+        context = min(call.num_ctx, self._context)
+        if usage.get("prompt_tokens", 0) >= context:
             raise ModelProtocolError(
-                f"the prompt did not fit into num_ctx {call.num_ctx} and was cut by the backend"
+                f"the prompt did not fit into {context} tokens of context and was cut"
             )
         return ModelReply(
             raw=whole_text(message.get("content"), finish),
@@ -77,7 +81,7 @@ class OllamaProvider:
 
     async def probe(self) -> ProbeResult:
         """The format canary; reads the digest anew, since the model may have been replaced."""
-        await self._read_digest()
+        await self._read_identity()
         return await ask_canary(
             self, self._probe_deadline_s, self._probe_num_ctx, next(self._probes)
         )
@@ -106,9 +110,14 @@ class OllamaProvider:
             payload["think"] = _THINK.get(self._think, self._think)
         return payload
 
-    async def _read_digest(self) -> None:
+    async def _read_identity(self) -> None:
+        """Reads digest and context length; what cannot be read stays unknown."""
+        self._digest, self._context = None, sys.maxsize
         try:
-            listing = await self._http.get("/api/tags", _DIGEST_DEADLINE_S)
+            listing = await self._http.get("/api/tags", _IDENTITY_DEADLINE_S)
+            shown = await self._http.post(
+                "/api/show", {"model": self.model}, _IDENTITY_DEADLINE_S, attempts=1
+            )
         except ModelError:
             return
         models = listing.get("models")
@@ -116,5 +125,7 @@ class OllamaProvider:
         for entry in models if isinstance(models, list) else ():
             if isinstance(entry, dict) and entry.get("name") in names:
                 self._digest = named(entry.get("digest"), UNKNOWN)
-                return
-        self._digest = None
+        info = shown.get("model_info")
+        for key, value in info.items() if isinstance(info, dict) else ():
+            if key.endswith(".context_length") and isinstance(value, int) and value > 0:
+                self._context = value

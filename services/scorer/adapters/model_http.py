@@ -74,10 +74,12 @@ class ModelHttp:
             timeout=httpx.Timeout(None, connect=connect_s),
         )
 
-    async def post(self, path: str, payload: dict[str, Any], deadline_s: float) -> dict[str, Any]:
+    async def post(
+        self, path: str, payload: dict[str, Any], deadline_s: float, attempts: int | None = None
+    ) -> dict[str, Any]:
         """The reply's JSON object; `deadline_s` covers retries, waits and reading."""
         body = json.dumps(payload, ensure_ascii=False).encode(errors="replace")
-        return await self._within(deadline_s, self._attempts, "POST", path, body)
+        return await self._within(deadline_s, attempts or self._attempts, "POST", path, body)
 
     async def get(self, path: str, deadline_s: float) -> dict[str, Any]:
         """The reply's JSON object, asked for once."""

@@ -51,6 +51,7 @@ class ModelServer:
     answers: list[Answer] = field(default_factory=list)
     seen: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
     digest: str | None = "abc123"
+    context: int = 4096
 
     @property
     def asked(self) -> int:
@@ -62,6 +63,8 @@ class ModelServer:
             if self.digest is not None:
                 models.append({"name": "tiny:latest", "digest": self.digest})
             return web.json_response({"models": models})
+        if request.path == "/api/show":
+            return web.json_response({"model_info": {"llama.context_length": self.context}})
         body = await request.read()
         self.seen.append((request.path, dict(request.headers), json.loads(body)))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]

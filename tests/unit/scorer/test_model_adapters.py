@@ -63,6 +63,17 @@ async def serving(
             await provider.aclose()
 
 
+async def test_a_prompt_cut_to_the_models_own_context_is_noticed() -> None:
+    """DESIGN §5: num_ctx above what the model was made for is lowered by Ollama without a word."""
+    async with serving("ollama", says(ollama_reply(prompt_eval_count=1024))) as (provider, server):
+        server.context = 1024
+        with pytest.raises(ModelProtocolError, match="1024 tokens"):
+            await provider.generate(call())
+        server.context = 1025
+        await provider.probe()
+        assert (await provider.generate(call())).usage["prompt_tokens"] == 1024
+
+
 async def test_what_ollama_is_sent() -> None:
     """S1.2: the schema as `format`; temperature, seed, num_predict and num_ctx always."""
     async with serving("ollama", says(ollama_reply())) as (provider, server):

@@ -88,8 +88,8 @@ def handler(process: Process, provider: OneAnswer) -> ScorerHandler:
 async def test_an_answer_with_everything_that_is_recorded(process: Process) -> None:
     """DESIGN §4: the fields make the answered event, meta aside."""
     provider = OneAnswer(ModelReply('{"a": 1}', "tiny:1", "abc", "stop"))
-    asked = request(record(process), process_hash=process.hash, attempt=2,
-                    feedback=[FieldError(path="$.score", rule="cross_check", message="no")])  # fmt: skip
+    error = FieldError(path="$.score", rule="cross_check", message="no")
+    asked = request(record(process), process_hash=process.hash, attempt=2, feedback=[error])
     fields = await handler(process, provider).answer(asked)
     event = GenerationAnswered(meta=asked.meta, **fields)
     assert GenerationAnswered.model_validate_json(event.to_bytes()) == event

@@ -1,0 +1,110 @@
+"""Every record of every topic, from the earliest kept to the end, with a consumer of our own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+
+from assay.topics import catalogue
+from assay_runtime.records import Record
+from tests.fault.seen import Seen, seen
+
+_PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLog:
+    """Records by topic, each partition in offset order.
+
+    `gone` counts by `topic/partition` what the broker has dropped: what is not there cannot be
+    checked, and is not taken for right.
+    """
+
+    records: dict[str, list[Seen]]
+    gone: dict[str, int] = field(default_factory=dict)
+
+    def of(self, topic: str) -> list[Seen]:
+        return self.records.get(topic, [])
+
+
+async def read_topics(bootstrap: str, *, tenant: str = "default", log: str = "") -> TopicLog:
+    """A snapshot up to the ends as they are when this is called.
+
+    TimeoutError after a minute without a record where one should be.
+    """
+    consumer = AIOKafkaConsumer(
+        bootstrap_servers=bootstrap,
+        group_id=None,
+        enable_auto_commit=False,
+        auto_offset_reset="none",
+        fetch_max_wait_ms=50,
+        max_partition_fetch_bytes=8_388_608,
+    )
+    await consumer.start()
+    try:
+        present = await consumer.topics()
+        wanted = [topic.name for topic in catalogue().everything() if topic.name in present]
+        tps = await _partitions(consumer, wanted)
+        return await _read(consumer, tps, tenant, log)
+    finally:
+        await consumer.stop()
+
+
+async def end_offsets(bootstrap: str) -> dict[tuple[str, int], int]:
+    """The next offset of every partition of the catalogue's topics."""
+    consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
+    await consumer.start()
+    try:
+        present = await consumer.topics()
+        wanted = [topic.name for topic in catalogue().everything() if topic.name in present]
+        ends = await consumer.end_offsets(await _partitions(consumer, wanted))
+        return {(tp.topic, tp.partition): offset for tp, offset in ends.items()}
+    finally:
+        await consumer.stop()
+
+
+async def _partitions(consumer: AIOKafkaConsumer, topics: Sequence[str]) -> list[TopicPartition]:
+    found = []
+    for topic in topics:
+        for number in sorted(consumer.partitions_for_topic(topic) or ()):
+            found.append(TopicPartition(topic, number))
+    return found
+
+
+async def _read(
+    consumer: AIOKafkaConsumer, tps: list[TopicPartition], tenant: str, log: str
+) -> TopicLog:
+    consumer.assign(tps)
+    lows = await consumer.beginning_offsets(tps)
+    ends = await consumer.end_offsets(tps)
+    records: dict[TopicPartition, list[Seen]] = defaultdict(list)
+    left = {tp for tp in tps if lows[tp] < ends[tp]}
+    for tp in tps:
+        consumer.seek(tp, lows[tp])
+        if tp not in left:
+            consumer.pause(tp)
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + _PATIENCE_S
+    while left:
+        for tp, batch in (await consumer.getmany(timeout_ms=200, max_records=2_000)).items():
+            records[tp] += [
+                seen(Record.of(raw), tenant=tenant, log=log)
+                for raw in batch
+                if raw.offset < ends[tp]
+            ]
+            deadline = loop.time() + _PATIENCE_S
+            await asyncio.sleep(0)
+        for tp in [tp for tp in left if await consumer.position(tp) >= ends[tp]]:
+            left.discard(tp)
+            consumer.pause(tp)
+        if loop.time() > deadline:
+            raise TimeoutError(f"no records for {_PATIENCE_S:g} s, {len(left)} partitions unread")
+    by_topic: dict[str, list[Seen]] = defaultdict(list)
+    for tp in tps:
+        by_topic[tp.topic] += records[tp]
+    gone = {f"{tp.topic}/{tp.partition}": low for tp, low in lows.items() if low > 0}
+    return TopicLog(dict(by_topic), gone)
