@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
+import os
 import signal
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from rich.table import Table
 
 from assay.cli.stack import stack_file
 from assay.topics import catalogue
+from deploy.dev.data_folder import claimed
 from deploy.dev.plan import BrokerChoice, ModelChoice, PlanError, StackPlan
 from deploy.dev.signing_key import ensure_dev_key
 from deploy.dev.stack import Stack
@@ -70,6 +73,7 @@ def up(
             print(f"assay up: {error}", file=sys.stderr)
             raise typer.Exit(2) from None
         try:
+            stack.enter_context(claimed(plan.data))
             asyncio.run(_up(plan, as_json))
         except ServerError as error:
             print(f"assay up: {error}", file=sys.stderr)
@@ -82,7 +86,6 @@ async def _up(plan: StackPlan, as_json: bool) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     stack = Stack(plan, lambda text: console.print(text, style="yellow"))
-    plan.data.mkdir(parents=True, exist_ok=True)
     ensure_dev_key(plan.data / "signer.key")
     starting = asyncio.create_task(stack.start())
 
@@ -108,7 +111,7 @@ async def _up(plan: StackPlan, as_json: bool) -> None:
         if not stop.is_set():
             raise
     finally:
-        stack_file().unlink(missing_ok=True)
+        _remove_addresses()
         if not as_json:
             console.print("stopping")
         await stack.stop()
@@ -123,10 +126,21 @@ def _public_key(signer: str) -> str:
 
 
 def _leave_addresses(addresses: dict[str, Any]) -> None:
-    """Where `assay publish` and `assay tail` look for a running stack."""
+    """Where `assay publish` and `assay tail` look for a running stack; the last one started."""
     file = stack_file()
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file.write_text(json.dumps(addresses), encoding="utf-8")
+    fresh = file.with_suffix(f".{os.getpid()}")
+    fresh.write_text(json.dumps(addresses), encoding="utf-8")
+    fresh.replace(file)
+
+
+def _remove_addresses() -> None:
+    """Only our own: another stack may have been started after this one."""
+    file = stack_file()
+    with contextlib.suppress(OSError, ValueError):
+        if json.loads(file.read_text(encoding="utf-8"))["pid"] == os.getpid():
+            file.unlink()
+            file.parent.rmdir()
 
 
 def _table(plan: StackPlan, stack: Stack, addresses: dict[str, Any]) -> Table:

@@ -8,16 +8,19 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
+
+from aiokafka.errors import KafkaError
 
 from assay.topics import catalogue
 from assay_runtime import http
 from assay_runtime.service import READY_PREFIX
 from assay_runtime.settings import HttpSection
+from assay_runtime.topic_admin import TopicAdminError
 from deploy.dev import aggregator
-from deploy.dev.broker import EmbeddedBroker
+from deploy.dev.broker import EmbeddedBroker, EmbeddedBrokerError
+from deploy.dev.part_log import PartLog
 from deploy.dev.plan import EMBEDDED_PARTITIONS, SERVICES, StackPlan
 from deploy.kafka import jars
 from deploy.kafka.broker import Broker
@@ -37,9 +40,9 @@ class Part:
     command: list[str]
     environment: dict[str, str]
     process: OwnedProcess
+    log: PartLog
     address: str = ""
     restarts: int = 0
-    seen: int = field(default=0)
 
 
 class Stack:
@@ -102,10 +105,11 @@ class Stack:
             for part in self._parts.values():
                 if part.process.pid is None:
                     part.restarts += 1
-                    self._say(f"{part.name} ended ({part.process.last_words()}); starting it again")
+                    self._say(f"{part.name} ended ({part.log.last_words()}); starting it again")
                     await asyncio.sleep(min(0.2 * part.restarts, 5))
                     self._run(part)
-                self._overrun_said(part)
+                for news in part.log.news():
+                    self._say(f"{part.name}: {news}")
             try:
                 async with asyncio.timeout(0.5):
                     await stop.wait()
@@ -113,27 +117,36 @@ class Stack:
                 continue
 
     async def stop(self) -> None:
-        """End every part; what does not go is killed."""
+        """End every part; what does not go is killed. Says what cannot be ended, and goes on."""
         services = [p for p in self._parts.values() if p.name != "simulator"]
         # Services first, so that none of them sees its model or broker go.
-        await asyncio.gather(*(asyncio.to_thread(_end, part) for part in services))
+        await self._ended(*(p.process for p in services))
         if simulator := self._parts.get("simulator"):
-            await asyncio.to_thread(_end, simulator)
+            await self._ended(simulator.process)
         if self._aggregator:
             server, task = self._aggregator
             server.should_exit = True
             await asyncio.wait([task], timeout=5)
         if self._kafka:
-            await asyncio.to_thread(self._kafka.stop)
+            await self._ended(self._kafka.process)
         if self._embedded:
             await asyncio.to_thread(self._embedded.stop)
+
+    async def _ended(self, *processes: OwnedProcess) -> None:
+        ends = (asyncio.to_thread(p.end, signal.SIGTERM, _STOP_S) for p in processes)
+        for failure in await asyncio.gather(*ends, return_exceptions=True):
+            if isinstance(failure, BaseException):
+                self._say(f"not ended: {failure}")
 
     async def _start_broker(self) -> None:
         choice = self._plan.broker
         if choice.kind == "embedded":
             topics = [(topic.name, EMBEDDED_PARTITIONS) for topic in catalogue().everything()]
             self._embedded = EmbeddedBroker(topics)
-            await asyncio.to_thread(self._embedded.start)
+            try:
+                await asyncio.to_thread(self._embedded.start)
+            except EmbeddedBrokerError as error:
+                raise ServerError(f"the embedded broker did not start: {error}") from error
             self.bootstrap = self._embedded.bootstrap
             return
         if choice.kind == "kafka":
@@ -144,7 +157,22 @@ class Stack:
             self.bootstrap = self._kafka.bootstrap
         else:
             self.bootstrap = choice.bootstrap
-        report = await create_missing(self.bootstrap, EMBEDDED_PARTITIONS)
+        await self._make_topics()
+
+    async def _make_topics(self) -> None:
+        """Create what is missing; a broker that is not there is waited for, and said so."""
+        waiting = False
+        while True:
+            try:
+                report = await create_missing(self.bootstrap, EMBEDDED_PARTITIONS)
+                break
+            except TopicAdminError as error:
+                raise ServerError(str(error)) from error
+            except (KafkaError, OSError):
+                if not waiting:
+                    self._say(f"waiting for the broker at {self.bootstrap}, which does not answer")
+                waiting = True
+                await asyncio.sleep(1)
         if report.created:
             self._say(f"created {len(report.created)} topics on {self.bootstrap}")
 
@@ -169,6 +197,7 @@ class Stack:
             [sys.executable, *arguments],
             {**os.environ, **environment},
             OwnedProcess(folder / f"{name}.pid", folder / f"{name}.log"),
+            PartLog(folder / f"{name}.log"),
         )
         part.process.log.unlink(missing_ok=True)
         self._parts[name] = part
@@ -181,18 +210,19 @@ class Stack:
     async def _ready(self, part: Part) -> None:
         line = await self._line(part, READY_PREFIX)
         part.address = json.loads(line.removeprefix(READY_PREFIX))["http"]
+        got, wanted = part.address.rpartition(":")[2], part.environment.get("ASSAY_HTTP__PORT", "0")
+        if wanted not in ("0", got):
+            self._say(f"port {wanted} is taken; {part.name} uses {got}")
         # Started again, it shall come back where it was.
-        part.environment["ASSAY_HTTP__PORT"] = part.address.rpartition(":")[2]
+        part.environment["ASSAY_HTTP__PORT"] = got
 
     async def _line(self, part: Part, prefix: str) -> str:
         """The first line of the part's log with that prefix."""
         end = asyncio.get_running_loop().time() + _READY_S
         while asyncio.get_running_loop().time() < end:
-            for line in _text(part.process.log).splitlines():
-                if line.startswith(prefix):
-                    return line
-            if part.process.pid is None:
-                raise ServerError(f"{part.name} ended at its start: {part.process.last_words()}")
+            if line := part.log.line(prefix):
+                return line
+            self._check_alive(part)
             await asyncio.sleep(0.02)
         raise ServerError(f"{part.name} was not ready in {_READY_S:g} s; see {part.process.log}")
 
@@ -202,6 +232,7 @@ class Stack:
         waiting = dict.fromkeys(SERVICES, "")
         while waiting:
             for name in list(waiting):
+                self._check_alive(self._parts[name])
                 waiting[name] = await _problems(self.address(name))
                 if not waiting[name]:
                     del waiting[name]
@@ -210,40 +241,22 @@ class Stack:
                 raise ServerError(f"{name} is not ready: {problem}")
             await asyncio.sleep(0.05)
 
-    def _overrun_said(self, part: Part) -> None:
-        """Lost records are said on the terminal, not only in a log (DESIGN §8)."""
-        text = _text(part.process.log, part.seen)
-        part.seen += len(text.encode())
-        for line in text.splitlines():
-            if '"retention_overrun"' in line:
-                lost = json.loads(line)
-                self._say(
-                    f"LOST: the broker dropped {lost['lost_records']} records of {lost['topic']} "
-                    f"before {part.name} had read them"
-                )
-
-
-def _end(part: Part) -> None:
-    part.process.end(signal.SIGTERM, _STOP_S)
-
-
-def _text(log: Path, start: int = 0) -> str:
-    try:
-        with log.open("rb") as file:
-            file.seek(start)
-            return file.read().decode("utf-8", "replace")
-    except FileNotFoundError:
-        return ""
+    @staticmethod
+    def _check_alive(part: Part) -> None:
+        if part.process.pid is None:
+            raise ServerError(f"{part.name} ended at its start: {part.log.last_words()}")
 
 
 async def _problems(address: str) -> str:
     """What `/readyz` names, empty when ready."""
     host, _, port = address.removeprefix("http://").partition(":")
     try:
-        reader, writer = await asyncio.open_connection(host, int(port))
-        writer.write(f"GET /readyz HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-        text = (await reader.read()).decode()
-        writer.close()
-    except OSError as error:
-        return str(error)
-    return "" if text.split(" ", 2)[1] == "200" else text.partition("\r\n\r\n")[2]
+        async with asyncio.timeout(5):
+            reader, writer = await asyncio.open_connection(host, int(port))
+            writer.write(f"GET /readyz HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
+            text = (await reader.read()).decode()
+            writer.close()
+    except OSError as error:  # TimeoutError is one
+        return str(error) or "no answer within 5 s"
+    status, _, body = text.partition("\r\n\r\n")
+    return "" if " 200 " in status[:20] else body or "an empty answer"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +18,10 @@ SALT_BYTES = 16
 DEAD_LETTER = "DEAD_LETTER"
 CONFLICT = "EVIDENCE_CONFLICT"
 _NAMESPACE = uuid.UUID("0d1c6b52-6f0e-5a43-8e65-6a1f9c1f5d77")
+# What stands in a column and its index; anything else a stranger writes into a header stays in
+# the kept headers alone. A NUL or 3 KB of text would make the database refuse the record.
+_NAME = re.compile(r"[!-~]{1,200}", re.ASCII)
+_WALLET = re.compile(r"0x[0-9a-f]{40}", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +63,20 @@ def entry_of(
     value: bytes,
     *,
     tenant: str,
+    key: bytes | None = None,
     log: str = "",
 ) -> Entry:
     """Entry for a record of any topic; never raises on what the record holds.
 
-    `log` names the incarnation of the topics: positions say nothing across incarnations.
+    The wallet is the event's subject, or the record's key where that looks like an address. `log`
+    names the incarnation of the topics: positions say nothing across incarnations.
     """
     text = text_headers(headers)
-    request = text.get("ce_requestid")
-    kind = text.get("ce_type") or topic
+    request = _named(text.get("ce_requestid"))
+    kind = _named(text.get("ce_type")) or topic
     identifier = text.get("ce_id")
+    if identifier and not _named(identifier):
+        identifier = _derived(identifier)
     if topic == WalletEventSubmitted.type:
         identity = identify(topic, partition, offset, headers, value, tenant=tenant, log=log)
         request, kind = identity.request_id, topic
@@ -75,7 +84,7 @@ def entry_of(
     elif topic.endswith(".dlq"):
         # The record in it still carries the id of the event that failed.
         kind = DEAD_LETTER
-        request = text.get("assay.request.id") or request
+        request = _named(text.get("assay.request.id")) or request
         identifier = _derived(
             log,
             topic,
@@ -88,7 +97,7 @@ def entry_of(
         event_id=identifier or _derived(log, topic, str(partition), str(offset)),
         type=kind,
         request_id=request,
-        wallet=text.get("ce_subject"),
+        wallet=_wallet(text.get("ce_subject")) or _wallet((key or b"").decode("utf-8", "replace")),
         timestamp_ms=timestamp_ms,
         topic=topic,
         partition=partition,
@@ -102,12 +111,21 @@ def _derived(*parts: str) -> str:
     return str(uuid.uuid5(_NAMESPACE, json.dumps(parts)))
 
 
+def _named(text: str | None) -> str | None:
+    return text if text and _NAME.fullmatch(text) else None
+
+
+def _wallet(text: str | None) -> str | None:
+    lower = (text or "").lower()
+    return lower if _WALLET.fullmatch(lower) else None
+
+
 def _record_name(value: bytes) -> str | None:
     try:
         name = json.loads(value)["record"]
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
-    return name if isinstance(name, str) else None
+    return _named(name) if isinstance(name, str) else None
 
 
 def header_bytes(headers: Headers) -> bytes:

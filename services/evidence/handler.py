@@ -5,10 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any
 
+import structlog
+from prometheus_client import Counter
+
+from assay.events import WalletScoreSigned
 from assay_runtime.records import Delivery, Position
 from assay_runtime.stage import Outcome
 from services.evidence.domain import entry_of
 from services.evidence.store import EvidenceStore
+
+log = structlog.get_logger()
+
+# Records kept; repeats of one event are kept once.
+KEPT = Counter("assay_evidence_rows_total", "Records kept")
 
 
 class EvidenceHandler:
@@ -30,6 +39,7 @@ class EvidenceHandler:
                 record.headers,
                 record.value or b"",
                 tenant=self._tenant,
+                key=record.key,
                 log=self._log,
             )
             for record in records
@@ -38,8 +48,21 @@ class EvidenceHandler:
             self._stored(Position(record.topic, record.partition)): record.offset + 1
             for record in records
         }
-        await self._store.append(entries, positions)
+        rows = await self._store.append(entries, positions)
+        KEPT.inc(len(rows))
+        self._say(deliveries, {row.entry.event_id for row in rows})
         return [()] * len(deliveries)
+
+    @staticmethod
+    def _say(deliveries: Sequence[Delivery[Any]], kept: set[str]) -> None:
+        """One line for each score whose signature is on record: the end of its trace."""
+        for delivery in deliveries:
+            if delivery.record.topic == WalletScoreSigned.type and delivery.id in kept:
+                log.info(
+                    "signed_score_kept",
+                    request_id=delivery.attributes.request_id,
+                    trace_id=delivery.span.trace_id,
+                )
 
     async def positions(self, wanted: Collection[Position]) -> dict[Position, int]:
         """Where to go on reading, as the store knows it."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from starlette.applications import Starlette
@@ -15,12 +16,21 @@ from starlette.routing import Route
 
 from assay_runtime.failures import Pause
 from assay_runtime.problem import problem
+from assay_runtime.problem_handlers import problem_handlers
 from services.evidence.domain import Row
 from services.evidence.store import EvidenceStore, Query
 
 _LIMIT = 100
 _MOST = 1_000
-_PARAMETERS = {"request_id", "wallet", "type", "since", "limit", "after"}
+_PAGE_BYTES = 8_388_608
+_PARAMETERS = ("request_id", "wallet", "type", "since", "limit", "after")
+_MOST_NUMBER = 2**63 - 1
+
+
+class _BadParameter(ValueError):
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(reason)
+        self.name = name
 
 
 def build_pages(store: EvidenceStore, token: str) -> Starlette:
@@ -28,41 +38,56 @@ def build_pages(store: EvidenceStore, token: str) -> Starlette:
 
     async def evidence(request: Request) -> Response:
         if token and not _authorised(request, token):
-            return problem(401, "unauthorized", "a bearer token is needed to read evidence")
-        given = request.query_params
-        if unknown := given.keys() - _PARAMETERS:
-            name = sorted(unknown)[0]
-            return problem(400, "unknown_parameter", f"no parameter {name!r}", pointer=name)
-        try:
-            query = Query(
-                request_id=given.get("request_id"),
-                wallet=given["wallet"].lower() if "wallet" in given else None,
-                type=given.get("type"),
-                since_ms=_since(given["since"]) if "since" in given else None,
-            )
-        except ValueError:
             return problem(
-                400,
-                "bad_parameter",
-                "since is neither milliseconds since 1970 nor an ISO 8601 time",
-                pointer="since",
+                401,
+                "unauthorized",
+                "a bearer token is needed to read evidence",
+                headers={"WWW-Authenticate": "Bearer"},
             )
         try:
-            limit = min(_MOST, max(1, int(given.get("limit", _LIMIT))))
-            after = int(given.get("after", 0))
-        except ValueError:
-            return problem(400, "bad_parameter", "limit and after are integers", pointer="limit")
+            query, after, limit = _asked(request)
+        except _BadParameter as bad:
+            return problem(400, "bad_parameter", str(bad), pointer=bad.name)
         try:
-            rows = await store.query(query, after, limit)
+            page = await store.query(query, after, limit, _PAGE_BYTES)
         except Pause as outage:
-            return problem(503, "store_unavailable", str(outage))
-        body = {
-            "items": [shown(cursor, row) for cursor, row in rows],
-            "next": rows[-1][0] if len(rows) == limit else None,
-        }
+            return problem(503, "store_unavailable", str(outage), headers={"Retry-After": "5"})
+        body = {"items": [shown(cursor, row) for cursor, row in page.rows], "next": page.next}
         return JSONResponse(body)
 
-    return Starlette(routes=[Route("/evidence", evidence), Route("/", evidence)])
+    return Starlette(
+        routes=[Route("/evidence", evidence), Route("/", evidence)],
+        exception_handlers=problem_handlers(),
+    )
+
+
+def _asked(request: Request) -> tuple[Query, int, int]:
+    """What the parameters ask for: filters, the cursor to go on behind, rows a page."""
+    given: dict[str, str] = {}
+    for name, text in request.query_params.multi_items():
+        if name not in _PARAMETERS:
+            raise _BadParameter(name[:64], f"no such parameter; there are {', '.join(_PARAMETERS)}")
+        if name in given:
+            raise _BadParameter(name, f"{name} is given more than once")
+        if not text.isprintable():
+            raise _BadParameter(name, f"{name} has characters that cannot be printed")
+        given[name] = text
+    query = Query(
+        request_id=given.get("request_id"),
+        wallet=given["wallet"].lower() if "wallet" in given else None,
+        type=given.get("type"),
+        since_ms=_since(given["since"]) if "since" in given else None,
+    )
+    return query, _number(given, "after", 0), min(_MOST, max(1, _number(given, "limit", _LIMIT)))
+
+
+def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    text = given.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdecimal()) or int(text[:20]) > _MOST_NUMBER:
+        raise _BadParameter(name, f"{name} is a whole number")
+    return int(text)
 
 
 def _authorised(request: Request, token: str) -> bool:
@@ -71,9 +96,17 @@ def _authorised(request: Request, token: str) -> bool:
 
 
 def _since(text: str) -> int:
-    if text.isdigit():
-        return int(text)
-    return int(datetime.fromisoformat(text).timestamp() * 1000)
+    """Milliseconds since 1970 from those or from an ISO 8601 time, UTC unless it says otherwise."""
+    if text.isascii() and text.isdecimal():
+        return min(int(text[:20]), _MOST_NUMBER)
+    try:
+        when = datetime.fromisoformat(text)
+        when = when if when.tzinfo else when.replace(tzinfo=UTC)
+        return int(when.timestamp() * 1000)
+    except (ValueError, OverflowError) as error:
+        raise _BadParameter(
+            "since", "since is neither milliseconds since 1970 nor an ISO 8601 time"
+        ) from error
 
 
 def shown(cursor: int, row: Row) -> dict[str, Any]:

@@ -20,6 +20,30 @@ class Query:
     since_ms: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """(cursor, row) in the order of arrival; `next` is the cursor to go on behind, None at the
+    end."""
+
+    rows: Sequence[tuple[int, Row]]
+    next: int | None
+
+
+def page_of(sizes: Sequence[tuple[int, int]], limit: int, max_bytes: int) -> tuple[list[int], bool]:
+    """The ids of one page out of (id, bytes) of the rows that follow, and whether more follow.
+
+    A page holds at most `limit` rows and `max_bytes`, but always one row if there is any.
+    """
+    ids: list[int] = []
+    total = 0
+    for row_id, size in sizes[:limit]:
+        total += size
+        if ids and total > max_bytes:
+            break
+        ids.append(row_id)
+    return ids, len(ids) < len(sizes)
+
+
 class EvidenceStore(Protocol):
     """Append-only. Raises Pause while the database is away."""
 
@@ -37,6 +61,6 @@ class EvidenceStore(Protocol):
         """The offsets to read next, of the partitions that have one."""
         ...
 
-    async def query(self, query: Query, after: int, limit: int) -> list[tuple[int, Row]]:
-        """(cursor, row) in the order of arrival, from behind cursor `after`."""
+    async def query(self, query: Query, after: int, limit: int, max_bytes: int) -> Page:
+        """The rows behind cursor `after`, as `page_of` cuts them."""
         ...

@@ -7,8 +7,21 @@ from typing import Any
 
 from fastapi.responses import JSONResponse
 
+from assay.submission import SubmissionError
 from assay_runtime.problem import problem
 from services.ingest.store import Known
+
+_REFUSED = {
+    "invalid_json": 400,
+    "invalid_utf8": 400,
+    "empty": 400,
+    "bad_idempotency_key": 400,
+    "too_slow": 408,
+    "too_large": 413,
+    "busy": 503,
+}
+# Failures before acceptance that were somebody else's outage: the same key may try again.
+_OUTAGES = {"aggregator_timeout", "aggregator_unavailable"}
 
 # How an ending without a score is told to the caller; what is not named here is 422, the
 # submission's own fault.
@@ -28,8 +41,9 @@ _STATUS = {
 }
 
 
-def answer(known: Known, request_id: str) -> JSONResponse:
+def answer(known: Known) -> JSONResponse:
     """200 with the flat signed score, 202 with where to ask again, or a problem."""
+    request_id = known.request_id
     if known.outcome is None:
         place = f"/scores/{request_id}"
         return JSONResponse(
@@ -49,3 +63,25 @@ def answer(known: Known, request_id: str) -> JSONResponse:
         request_id=request_id,
         outcome=known.status,
     )
+
+
+def may_be_tried_again(known: Known) -> bool:
+    """Whether a repeat of this request is more than a question for its answer."""
+    return (
+        known.status == "dead_lettered"
+        and known.outcome is not None
+        and json.loads(known.outcome).get("code") in _OUTAGES
+    )
+
+
+def refused(error: SubmissionError) -> JSONResponse:
+    """A submission that cannot be taken, with the field at fault."""
+    status = _REFUSED.get(error.code, 422)
+    headers = {"Retry-After": "5"} if status == 503 else None
+    return problem(status, error.code, error.message, pointer=error.pointer, headers=headers)
+
+
+def unavailable(error: Exception) -> JSONResponse:
+    """Store or broker are away."""
+    return problem(503, "unavailable", str(error) or "the broker did not answer in time",
+                   headers={"Retry-After": "5"})  # fmt: skip

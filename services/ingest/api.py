@@ -6,10 +6,14 @@ import asyncio
 import json
 import time
 import uuid
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
+import structlog
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
+from starlette.requests import ClientDisconnect
 
 from assay.envelope import Message
 from assay.events import WalletEventSubmitted
@@ -17,10 +21,12 @@ from assay.ids import request_id
 from assay.submission import SubmissionError
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.problem import problem
+from assay_runtime.problem_handlers import problem_handlers
 from assay_runtime.publisher import Publisher
 from assay_runtime.tracing import new_trace, parse_traceparent
-from services.ingest.answers import answer
+from services.ingest.answers import answer, may_be_tried_again, refused, unavailable
 from services.ingest.api_docs import GET_SCORE, GET_SCORES, POST_SCORE
+from services.ingest.bodies import Bodies, Room
 from services.ingest.domain.submission import (
     Submission,
     parse_submission,
@@ -28,12 +34,13 @@ from services.ingest.domain.submission import (
 )
 from services.ingest.results import Waiting
 from services.ingest.settings import IngestSection
-from services.ingest.store import RequestStore
+from services.ingest.store import Known, RequestStore
+
+log = structlog.get_logger()
 
 SOURCE = "/assay/http"
 _MAX_KEY = 255
 _PUBLISH_S = 10.0
-_UNREADABLE = {"invalid_json", "invalid_utf8", "empty"}
 
 
 class ScoreApi:
@@ -52,12 +59,16 @@ class ScoreApi:
         self._store = store
         self._waiting = waiting
         self._publisher = publisher
+        self._bodies = Bodies(section.max_body_bytes)
+        self._broken: Stop | None = None
+        self._broke = asyncio.Event()
 
     def app(self) -> FastAPI:
         app = FastAPI(
             title="Assay",
             version="1",
             description="Wallet events in, checked and signed reputation scores out.",
+            exception_handlers=problem_handlers(),
         )
         app.add_api_route("/score", self._post_score, methods=["POST"], openapi_extra=POST_SCORE,
                           response_model=None, name="score a wallet")  # fmt: skip
@@ -68,75 +79,114 @@ class ScoreApi:
                           name="what became of a request")  # fmt: skip
         return app
 
+    async def watch(self) -> None:
+        """Raises Stop once the publisher is beyond repair; only a restart helps then."""
+        await self._broke.wait()
+        if self._broken is not None:
+            raise self._broken
+
     async def _post_score(self, request: Request) -> Response:
-        try:
-            body = await self._body(request)
-            submission = parse_submission(body, self._section.json_limits)
-            self._check_data(submission)
-        except SubmissionError as error:
-            return _refused(error)
-        return await self._score(request, submission, _sent(submission))
+        async def read(room: Room) -> Submission:
+            return parse_submission(await room.read(request), self._section.json_limits)
+
+        return await self._scored(request, read)
 
     async def _get_score(self, request: Request) -> Response:
-        try:
-            submission = submission_for_address(_only(request, "address"))
-            self._check_data(submission)
-        except SubmissionError as error:
-            return _refused(error)
-        return await self._score(request, submission, _sent(submission))
+        async def read(room: Room) -> Submission:
+            return submission_for_address(_only(request, "address"))
+
+        return await self._scored(request, read)
 
     async def _get_scores(self, request: Request) -> Response:
         asked = request.path_params["request"]
         try:
-            known = await self._store.get(str(uuid.UUID(asked)))
+            known = await self._store.status(str(uuid.UUID(asked)))
         except ValueError:
             return problem(404, "request_unknown", "a request id is a UUID", pointer="request")
         except Pause as outage:
-            return _away(outage)
+            return unavailable(outage)
         if known is None:
-            return problem(404, "request_unknown", f"no request {asked} is known here")
-        return answer(known, known.request_id)
+            return problem(404, "request_unknown", f"no request {uuid.UUID(asked)} is known here")
+        return answer(known)
 
-    async def _score(self, request: Request, submission: Submission, value: bytes) -> Response:
-        """Announce, publish, wait; a repeat of an ended request is answered from the table."""
-        key = request.headers.get("idempotency-key")
-        if key is not None and not (0 < len(key) <= _MAX_KEY and key.isprintable()):
-            return problem(400, "bad_idempotency_key",
-                           f"Idempotency-Key has 1 to {_MAX_KEY} printable characters",
-                           pointer="Idempotency-Key")  # fmt: skip
+    async def _scored(
+        self, request: Request, read: Callable[[Room], Awaitable[Submission]]
+    ) -> Response:
         if len(self._waiting) >= self._section.max_waiting:
             return problem(503, "busy", "too many requests are waiting for a score",
                            headers={"Retry-After": "5"})  # fmt: skip
-        event_id = key or str(uuid.uuid4())
-        identity = request_id(self._tenant, SOURCE, event_id)
-        content = submission.content_sha256
         try:
+            known = await self._submitted(request, read)
+            if isinstance(known, Response):
+                return known
+            if known.outcome is None:
+                ended = await self._until_gone(request, known.request_id)
+                known = ended or known
+        except SubmissionError as error:
+            return refused(error)
+        except (Pause, TimeoutError) as error:
+            return unavailable(error)
+        except Stop as error:
+            self._broken = error
+            self._broke.set()
+            return unavailable(error)
+        except DeadLetter as error:
+            return problem(413, error.code, str(error))
+        except ClientDisconnect:
+            return Response(status_code=400)  # read by nobody
+        return answer(known)
+
+    async def _submitted(
+        self, request: Request, read: Callable[[Room], Awaitable[Submission]]
+    ) -> Known | Response:
+        """Announce and publish. A repeat of an ended request is answered from the table. The
+        body and what was read from it are gone when this returns: the wait can be long."""
+        key = request.headers.get("idempotency-key")
+        if key is not None and not (0 < len(key) <= _MAX_KEY and key.isprintable()):
+            raise SubmissionError(
+                "bad_idempotency_key",
+                "Idempotency-Key",
+                f"Idempotency-Key has 1 to {_MAX_KEY} printable characters",
+            )
+        with self._bodies.room() as room:
+            submission = await read(room)
+            self._check_data(submission)
+            event_id = key or str(uuid.uuid4())
+            identity = request_id(self._tenant, SOURCE, event_id)
+            content = submission.content_sha256
             known = await self._store.announce(identity, content, time.time_ns() // 1_000_000)
             if known.content_sha256 != content:
                 return problem(422, "idempotency_conflict",
                                "this Idempotency-Key was used before with other content",
                                pointer="Idempotency-Key", request_id=identity)  # fmt: skip
+            if may_be_tried_again(known):
+                await self._store.reopen(identity)
+                known = replace(known, status="pending", outcome=None)
             if known.outcome is None:
-                await self._publish(request, submission, event_id, value)
-                ended = await self._waiting.outcome(identity, self._deadline(request))
-                known = ended or known
-        except Pause as outage:
-            return _away(outage)
-        except (TimeoutError, Stop) as error:
-            return _away(error)
-        except DeadLetter as error:
-            return problem(413, error.code, str(error))
-        return answer(known, identity)
+                await self._publish(request, submission, event_id, identity)
+        return known
+
+    async def _until_gone(self, request: Request, identity: str) -> Known | None:
+        """The ended request; None after the deadline, or when the client has gone: what nobody
+        waits for must not hold one of the places."""
+        outcome = asyncio.create_task(self._waiting.outcome(identity, self._deadline(request)))
+        gone = asyncio.create_task(_disconnected(request))
+        try:
+            await asyncio.wait((outcome, gone), return_when=asyncio.FIRST_COMPLETED)
+            return await outcome if outcome.done() else None
+        finally:
+            outcome.cancel()
+            gone.cancel()
 
     async def _publish(
-        self, request: Request, submission: Submission, event_id: str, value: bytes
+        self, request: Request, submission: Submission, event_id: str, identity: str
     ) -> None:
         parent = parse_traceparent(request.headers.get("traceparent"))
         span = parent.child() if parent else new_trace()
         message = Message(
             WalletEventSubmitted.type,
             submission.key.encode(),
-            value,
+            _sent(submission),
             (
                 ("content-type", b"application/json"),
                 ("ce_specversion", b"1.0"),
@@ -148,20 +198,7 @@ class ScoreApi:
         )
         async with asyncio.timeout(_PUBLISH_S):
             await self._publisher.publish([(message, span.traceparent)])
-
-    async def _body(self, request: Request) -> bytes:
-        """The request's body; larger than the limit is refused before it is read in full."""
-        limit = self._section.max_body_bytes
-        declared = request.headers.get("content-length", "")
-        too_large = SubmissionError("too_large", "", f"the body is larger than {limit:,} bytes")
-        if declared.isdigit() and int(declared) > limit:
-            raise too_large
-        body = bytearray()
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > limit:
-                raise too_large
-        return bytes(body)
+        log.info("submission_published", request_id=identity, trace_id=span.trace_id)
 
     def _check_data(self, submission: Submission) -> None:
         if submission.evm_data is not None and not self._section.inline_evm_data:
@@ -180,6 +217,12 @@ class ScoreApi:
             if name.lower() == "wait" and seconds.isdigit():
                 return min(float(seconds), self._section.reply_deadline_s)
         return self._section.reply_deadline_s
+
+
+async def _disconnected(request: Request) -> None:
+    """Returns when the client has closed the connection; the body has been read before."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
 
 
 def _only(request: Request, name: str) -> str:
@@ -201,13 +244,3 @@ def _sent(submission: Submission) -> bytes:
     if submission.evm_data is not None:
         document["evm_data"] = submission.evm_data
     return json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def _refused(error: SubmissionError) -> JSONResponse:
-    status = 413 if error.code == "too_large" else 400 if error.code in _UNREADABLE else 422
-    return problem(status, error.code, error.message, pointer=error.pointer)
-
-
-def _away(error: Exception) -> JSONResponse:
-    return problem(503, "unavailable", str(error) or "the broker did not answer in time",
-                   headers={"Retry-After": "5"})  # fmt: skip

@@ -71,6 +71,7 @@ def build(settings: IngestSettings) -> Service:
             except Pause:
                 continue
 
+    api = ScoreApi(section, section.tenant, store, waiting, publisher)
     return Service(
         name=NAME,
         pipelines=[
@@ -92,8 +93,8 @@ def build(settings: IngestSettings) -> Service:
                 keeps_dead_letters=False,
             ),
         ],
-        app=ScoreApi(section, section.tenant, store, waiting, publisher).app(),
+        app=api.app(),
         resources=resources,
-        background=[waiting.poll, forget_old_requests],
+        background=[waiting.poll, forget_old_requests, api.watch],
         drain_s=section.aggregator_deadline_s + 1,
     )

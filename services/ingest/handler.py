@@ -18,6 +18,7 @@ from assay.envelope import (
 from assay.errors import EnvelopeError
 from assay.events import Meta, WalletEventAccepted
 from assay.identity import Identity, identify
+from assay.ids import request_id_from_position
 from assay.submission import SubmissionError
 from assay_runtime.failures import DeadLetter
 from assay_runtime.records import Decoder, Delivery, Record
@@ -33,7 +34,7 @@ from services.ingest.adapters.aggregator_http import (
 from services.ingest.domain.fingerprint import evm_sha256
 from services.ingest.domain.strict_json import JsonLimits, read_json
 from services.ingest.domain.submission import Submission, parse_submission
-from services.ingest.store import RequestStore
+from services.ingest.store import ENDED, RequestStore
 
 log = structlog.get_logger()
 
@@ -118,11 +119,11 @@ class IngestHandler:
             )
         content = submission.content_sha256
         known = await self._store.get(request_id)
+        if known is not None and known.content_sha256 not in (None, content):
+            return _other_content(delivery)
+        if known is not None and known.status in ENDED:
+            return ()  # a repeat must not reach the model again
         if known is not None and known.accepted is not None:
-            if known.content_sha256 != content:
-                return _other_content(request_id)
-            if known.outcome is not None:
-                return ()  # ended already: a repeat must not reach the model again
             return [self._message(delivery, known.accepted)]
         try:
             accepted = await self._accept(delivery, submission)
@@ -138,8 +139,10 @@ class IngestHandler:
                 error.message, code=error.code, pointer=error.pointer, request_id=request_id
             )
         known = await self._store.accept(request_id, content, accepted, _now_ms())
-        if known.accepted is None or known.content_sha256 != content:
-            return _other_content(request_id)
+        if known.content_sha256 != content:
+            return _other_content(delivery)
+        if known.accepted is None:
+            return ()  # another replica was so fast that it has ended meanwhile
         return [self._message(delivery, known.accepted)]
 
     async def _accept(self, delivery: Delivery[Identity], submission: Submission) -> bytes:
@@ -188,10 +191,15 @@ class IngestHandler:
         )
 
 
-def _other_content(request_id: str) -> DeadLetter:
-    # No request id: the outcome of the first submission must not be overwritten by this one.
+def _other_content(delivery: Delivery[Identity]) -> DeadLetter:
+    record = delivery.record
+    # Under an id of its own: the outcome of the first submission must not be overwritten by this
+    # one. Without any id the reader would believe the publisher's own headers.
+    own_id = request_id_from_position(record.topic, record.partition, record.offset)
     return DeadLetter(
-        f"request {request_id} was submitted before with other content", code="idempotency_conflict"
+        f"request {delivery.event.request_id} was submitted before with other content",
+        code="idempotency_conflict",
+        request_id=own_id,
     )
 
 

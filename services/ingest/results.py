@@ -60,12 +60,13 @@ class Waiting:
     def __init__(self, store: RequestStore) -> None:
         self._store = store
         self._waiters: dict[str, set[asyncio.Future[None]]] = defaultdict(set)
+        self._ending = False
 
     def __len__(self) -> int:
         return sum(len(futures) for futures in self._waiters.values())
 
     async def outcome(self, request_id: str, deadline_s: float) -> Known | None:
-        """The ended request, or None after the deadline."""
+        """The ended request, or None after the deadline or when the service ends."""
         end = time.monotonic() + deadline_s
         while True:
             woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -73,7 +74,7 @@ class Waiting:
             try:
                 if ended := await self._store.endings([request_id]):
                     return ended[0]
-                if (left := end - time.monotonic()) <= 0:
+                if self._ending or (left := end - time.monotonic()) <= 0:
                     return None
                 await asyncio.wait([woken], timeout=left)
             finally:
@@ -88,14 +89,21 @@ class Waiting:
                     waiter.set_result(None)
 
     async def poll(self) -> None:
-        """Runs for as long as the service does."""
-        while True:
-            await asyncio.sleep(_POLL_S)
-            if not self._waiters:
-                continue
-            try:
-                ended = await self._store.endings(list(self._waiters))
-            except Pause as outage:
-                log.warning("results_unreadable", reason=str(outage))
-                continue
-            self.wake({known.request_id for known in ended})
+        """Runs for as long as the service does; its end sends everybody away with what there is."""
+        try:
+            while True:
+                await asyncio.sleep(_POLL_S)
+                await self._look()
+        finally:
+            self._ending = True
+            self.wake(set(self._waiters))
+
+    async def _look(self) -> None:
+        if not self._waiters:
+            return
+        try:
+            ended = await self._store.endings(list(self._waiters))
+        except Pause as outage:
+            log.warning("results_unreadable", reason=str(outage))
+            return
+        self.wake({known.request_id for known in ended})

@@ -8,6 +8,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from assay.attestation import PublicKey, to_jwks
+from assay_runtime.problem_handlers import problem_handlers
 
 
 def build_pages(key: PublicKey, network: str) -> Starlette:
@@ -21,5 +22,6 @@ def build_pages(key: PublicKey, network: str) -> Starlette:
         return JSONResponse(to_jwks([key]), media_type="application/jwk-set+json")
 
     return Starlette(
-        routes=[Route("/public-key", public_key), Route("/.well-known/jwks.json", jwks)]
+        routes=[Route("/public-key", public_key), Route("/.well-known/jwks.json", jwks)],
+        exception_handlers=problem_handlers(),
     )

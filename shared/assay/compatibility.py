@@ -98,7 +98,7 @@ class _Comparison:
         if (rest is False) != (now is False):
             word = "opened" if rest is False else "closed"
             yield Break(path, f"{word} object", f"the object was {word}")
-        elif rest is not False:
+        elif isinstance(rest, dict) or isinstance(now, dict):
             yield from self.nodes(rest, now, f"{path}.*")
 
     def _branches(

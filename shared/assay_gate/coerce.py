@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from assay_gate.branches import possible
 from assay_gate.config import GateConfig
 from assay_gate.literals import (
     NOTHING,
@@ -20,18 +21,17 @@ from assay_gate.literals import (
     match_listed,
     number_from_text,
     whole,
+    wrapped,
 )
 from assay_gate.schema import Located, Schema, below
-from assay_gate.tokens import Bare, Unreadable
-from assay_gate.values import child_path, same
+from assay_gate.tokens import Bare, Unreadable, holds_bare
+from assay_gate.values import child_path, same, size
 from assay_gate.verdict import Repair, repair, shown
 
 ReadText = Callable[[str], Any]
 """Reads a text that is JSON as a whole; raises Unreadable."""
 
-_LIST_MARKS = frozenset(",;|•\n\r\t")
 _APPLICATORS = frozenset(("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if"))
-_NOTHING_WORDS = frozenset(("none", "null", "nil", "n/a", "na", "-", "nothing", "empty"))
 
 
 class Refused(ValueError):
@@ -140,7 +140,7 @@ class Coercion:
             return self._container(text, dict, "{"), "string → object"
         if name == "array":
             read = self._container(text, list, "[")
-            return (_wrapped(text) if isinstance(read, Nothing) else read), "string → array"
+            return (wrapped(text) if isinstance(read, Nothing) else read), "string → array"
         return NOTHING, ""
 
     def _container(self, text: str, wanted: type, opener: str) -> Any:
@@ -170,7 +170,7 @@ class Coercion:
             return self._agreed(value, [self._tried(value, place, path) for place in fitting])
         readings: list[tuple[Any, list[Repair]]] = []
         for place in places:
-            if not self._possible(value, place[1]):
+            if not possible(value, place[1], self.schema, self.config):
                 continue
             outcome, repairs = self._tried(value, place, path)
             if self._fits(place, outcome) and not any(same(outcome, r) for r, _ in readings):
@@ -196,33 +196,13 @@ class Coercion:
     def _fits(self, place: Located, value: Any) -> bool:
         if self.bare and holds_bare(value):
             return False
-        self._spend(1 + _size(value) // 8)
+        self._spend(1 + size(value) // 8)
         return self.schema.branch(place[0])(value)
 
     def _spend(self, steps: int) -> None:
         self._steps += steps
         if self._steps > self.config.max_work:
             raise Unreadable("too_long", "the answer is too large to be repaired", 0)
-
-    def _possible(self, value: Any, node: Any) -> bool:
-        """Whether an object can take this branch: its required fields and listed values agree."""
-        hops = 0
-        while isinstance(node, dict) and isinstance(node.get("$ref"), str) and hops < 8:
-            target = self.schema.resolve(node["$ref"])
-            if target is None:
-                return True
-            node, hops = target[1], hops + 1
-        if not isinstance(node, dict) or not isinstance(value, dict):
-            return True
-        if any(name not in value for name in node.get("required") or ()):
-            return False
-        for name, part in (node.get("properties") or {}).items():
-            if name not in value or not isinstance(part, dict):
-                continue
-            listed = part.get("enum") or ([part["const"]] if "const" in part else None)
-            if listed and isinstance(match_listed(value[name], listed, self.config), Nothing):
-                return False
-        return True
 
     def _object(self, value: dict[str, Any], pointer: str, node: dict[str, Any], path: str) -> Any:
         result = value
@@ -278,40 +258,3 @@ class Coercion:
             return before
         self.repairs.append(repair(path, kind, before, after))
         return after
-
-
-def _wrapped(text: str) -> Any:
-    """The text as the only item of an array, unless it may be a list or say "none"."""
-    word = text.strip()
-    if not word or word.lower() in _NOTHING_WORDS or word[0] in "[{\"'`" or word[0] in "(-*":
-        return NOTHING
-    return NOTHING if any(char in _LIST_MARKS for char in word) else [text]
-
-
-def _size(value: Any) -> int:
-    """How many values a value holds."""
-    count = 0
-    stack = [value]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, dict):
-            count += len(part)
-            stack.extend(v for v in part.values() if isinstance(v, dict | list))
-        elif isinstance(part, list):
-            count += len(part)
-            stack.extend(v for v in part if isinstance(v, dict | list))
-    return count
-
-
-def holds_bare(value: Any) -> bool:
-    """Whether a word without quotes is left anywhere in the value."""
-    stack = [value]
-    while stack:
-        part = stack.pop()
-        if isinstance(part, Bare):
-            return True
-        if isinstance(part, dict):
-            stack.extend(part.values())
-        elif isinstance(part, list):
-            stack.extend(part)
-    return False

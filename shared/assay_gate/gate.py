@@ -11,16 +11,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from assay_gate.coerce import Coercion, Refused, holds_bare
+from assay_gate.coerce import Coercion, Refused
 from assay_gate.config import GateConfig
 from assay_gate.paths import assign
 from assay_gate.rules import Rules
-from assay_gate.scan import Candidate, find_candidates, read_whole
+from assay_gate.scan import find_candidates
 from assay_gate.schema import Schema
 from assay_gate.strict import NotStrict, StrictReader
-from assay_gate.tokens import Bare, Unreadable
+from assay_gate.tokens import Bare, Unreadable, holds_bare
 from assay_gate.values import same
 from assay_gate.verdict import Amend, GateError, Problem, Repair, Verdict, problem, repair
+from assay_gate.whole import Candidate, read_whole
 
 _MOST_WRAPPERS = 3
 _AMBIGUOUS = frozenset(("duplicate_key", "ambiguous"))
@@ -84,7 +85,8 @@ class Gate:
             value = self._strict.read(raw)
         except NotStrict:
             return self._finish(self._judge_text(raw), context, amend, unit_id)
-        if self._is_plainly_valid(value):
+        whole_float = self._strict.whole_float and self._schema.has_integers
+        if not whole_float and self._is_plainly_valid(value):
             verdict = Verdict(True, value)
         else:
             verdict = self._choose([Candidate(value, [])], raw)
@@ -108,8 +110,6 @@ class Gate:
         return _checked(self._schema, value)
 
     def _is_plainly_valid(self, value: Any) -> bool:
-        if self._strict.whole_float and self._schema.has_integers:
-            return False
         if isinstance(value, dict) and not self._reserved.isdisjoint(value):
             return False
         return _checked(self._schema, value)
@@ -173,6 +173,8 @@ class Gate:
 
     def _fit(self, candidate: Candidate) -> _Reading:
         value = candidate.value
+        if candidate.clean and self._is_plainly_valid(value):
+            return _Reading(value, candidate.repairs, [])
         coercion = Coercion(self._schema, self.config, self._read_nested, bare=candidate.bare)
         try:
             coerced = coercion.run(value)

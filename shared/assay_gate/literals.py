@@ -16,6 +16,8 @@ from assay_gate.tokens import Bare, parse_number
 from assay_gate.values import same
 
 _EXACT_FLOAT = 1 << 53
+_LIST_MARKS = frozenset(",;|•\n\r\t")
+_NOTHING_WORDS = frozenset(("none", "null", "nil", "n/a", "na", "-", "nothing", "empty"))
 
 
 class Nothing:
@@ -97,3 +99,11 @@ def _by_convention(value: str, options: list[Any], config: GateConfig) -> list[A
     if delimiter and any(str(option).strip().casefold() in tail for option in others):
         return []
     return matches
+
+
+def wrapped(text: str) -> Any:
+    """The text as the only item of an array, unless it may be a list or say "none"."""
+    word = text.strip()
+    if not word or word.lower() in _NOTHING_WORDS or word[0] in "[{\"'`" or word[0] in "(-*":
+        return NOTHING
+    return NOTHING if any(char in _LIST_MARKS for char in word) else [text]

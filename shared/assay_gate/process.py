@@ -1,15 +1,14 @@
 """Process definitions: a folder that says what a model is asked and what its answer must be.
 
 DESIGN §4: config.yaml in seed 4's shape, prompt templates, input and output schema, rules.
-Everything is read and checked once; a loaded process does no IO.
+Everything is read and checked once, here; a loaded process does no IO.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any
 
 import jinja2
 import jsonschema_rs
@@ -17,17 +16,15 @@ import jsonschema_rs
 from assay_gate.config import GateConfig
 from assay_gate.config_reading import CONFIG
 from assay_gate.process_config import Policy, ProcessConfig, parse_config
+from assay_gate.process_definition import Process, Step
 from assay_gate.process_folder import Folder, ProcessError, read_folder
 from assay_gate.process_steps import Assignment, StepConfig
-from assay_gate.prompt import PromptError, compile_templates, render
+from assay_gate.prompt import PromptError, compile_templates
 from assay_gate.rules.shape import rule_problems
 from assay_gate.schema_refs import SchemaRefError, check_refs, with_const
-from assay_gate.verdict import GateError, Problem, problem
+from assay_gate.verdict import GateError
 from assay_gate.wire_merge import WireSchemaError
 from assay_gate.wire_schema import derive_wire_schema
-
-if TYPE_CHECKING:
-    from assay_gate import Gate
 
 __all__ = [
     "Assignment",
@@ -40,137 +37,7 @@ __all__ = [
     "load_processes",
 ]
 
-_MAX_INPUT_PROBLEMS = 20
-_MAX_MESSAGE = 300
-
-
-@dataclass(frozen=True, eq=False)
-class Step:
-    """One step. `output_schema` is None where the answer only has to be JSON (SPEC S5.7)."""
-
-    name: str
-    kind: Literal["model", "expression"]
-    output_schema: dict[str, Any] | None
-    rules: Mapping[str, Any]
-    assignments: tuple[Assignment, ...]
-    settings: Mapping[str, Any]
-    template: jinja2.Template | None = field(repr=False)
-
-
-@dataclass(frozen=True, eq=False)
-class Process:
-    """A loaded process. `hash` covers every file of the folder, so it names what judged an answer.
-
-    `key` is the input field that is the partition key (None: the request id), `temperatures` has
-    one entry per attempt, `exhausted` says per reason what follows the last attempt.
-    """
-
-    id: str
-    version: str
-    hash: str
-    folder: Path
-    input_schema: Mapping[str, Any]
-    key: str | None
-    steps: tuple[Step, ...]
-    temperatures: tuple[float, ...]
-    max_tokens: int | None
-    exhausted: Mapping[str, Policy]
-    result: str
-    api: Mapping[str, Any]
-    processing: Mapping[str, Any]
-    _gate_config: GateConfig = field(repr=False)
-    _input: jsonschema_rs.Draft202012Validator = field(repr=False)
-    _wires: dict[tuple[str, tuple[bool, ...]], dict[str, Any]] = field(
-        repr=False, default_factory=dict
-    )
-    _gates: dict[str, Gate] = field(repr=False, default_factory=dict)
-
-    @property
-    def attempts(self) -> int:
-        """How often a model is asked before `exhausted` decides."""
-        return len(self.temperatures)
-
-    @property
-    def first_model_step(self) -> str:
-        """Where a request without a step begins."""
-        return next(step.name for step in self.steps if step.kind == "model")
-
-    def step(self, name: str) -> Step:
-        """The step of that name; ProcessError if there is none."""
-        for step in self.steps:
-            if step.name == name:
-                return step
-        raise ProcessError(CONFIG, "pipeline.steps", f"process {self.id!r} has no step {name!r}")
-
-    def temperature(self, attempt: int) -> float:
-        """The temperature of an attempt, counted from 1; later ones repeat the last (S1.4)."""
-        return self.temperatures[min(max(attempt, 1), self.attempts) - 1]
-
-    def input_problems(self, record: Any) -> list[Problem]:
-        """Why `record` is no input of this process; empty if it is one (S5.1)."""
-        found = []
-        for error in self._input.iter_errors(record):
-            path = "$" + "".join(
-                f"[{part}]" if isinstance(part, int) else f".{part}" for part in error.instance_path
-            )
-            rule = str(error.schema_path[-1]) if error.schema_path else "schema"
-            found.append(problem(path[:_MAX_MESSAGE], rule, error.message[:_MAX_MESSAGE]))
-            if len(found) == _MAX_INPUT_PROBLEMS:
-                break
-        return found
-
-    def assignments(self, step: str, record: Mapping[str, Any]) -> list[tuple[str, Any]]:
-        """(path, value) pairs the system sets itself for this input (S3.4)."""
-        return [(a.path, a.value) for a in self.step(step).assignments if a.holds(record)]
-
-    def wire_schema(self, step: str, record: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The grammar for the model, assigned values pinned with const; None without a schema."""
-        found = self.step(step)
-        if found.output_schema is None:
-            return None
-        held = tuple(a.holds(record) for a in found.assignments)
-        if (step, held) not in self._wires:
-            pins = self.assignments(step, record)
-            self._wires[step, held] = derive_wire_schema(found.output_schema, pins)
-        return self._wires[step, held]
-
-    def shown_schema(self, step: str, record: Mapping[str, Any]) -> Mapping[str, Any] | None:
-        """The full output schema as the prompt prints it, assigned values pinned."""
-        schema = self.step(step).output_schema
-        if schema is None:
-            return None
-        for path, value in self.assignments(step, record):
-            schema = with_const(schema, path, value)
-        return schema
-
-    def render_prompt(
-        self,
-        step: str,
-        record: Mapping[str, Any],
-        feedback: Sequence[Problem] = (),
-        attempt: int = 1,
-    ) -> str:
-        """The prompt of an attempt; from the second on with seed 5's stricter block (S5.2).
-
-        `feedback` holds the errors of the attempt before. PromptError if the template needs a
-        field that `record` lacks.
-        """
-        found = self.step(step)
-        if found.template is None:
-            raise PromptError(f"{self.id}: step {step!r} asks no model")
-        schema = self.shown_schema(step, record)
-        return render(found.template, record, schema, stricter=attempt > 1, feedback=feedback)
-
-    def gate(self, step: str) -> Gate:
-        """The gate that judges this step's answers; compiled once."""
-        if step not in self._gates:
-            from assay_gate import Gate
-
-            found = self.step(step)
-            self._gates[step] = Gate(
-                found.output_schema, found.rules or None, config=self._gate_config
-            )
-        return self._gates[step]
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def load_process(folder: Path | str) -> Process:
@@ -234,9 +101,6 @@ def _schema(files: Folder, name: str | None, key: str) -> dict[str, Any] | None:
         reason = getattr(error, "message", str(error))
         raise ProcessError(name, "", f"is no JSON Schema (2020-12): {reason[:300]}") from None
     return schema
-
-
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def _templates(files: Folder, config: ProcessConfig) -> Mapping[str, jinja2.Template]:

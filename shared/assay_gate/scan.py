@@ -8,30 +8,22 @@ text echoed behind an answer can never hide it.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from typing import Any
 
 from assay_gate.config import GateConfig
 from assay_gate.reader import TolerantReader
 from assay_gate.strict import NotStrict, StrictReader
 from assay_gate.strings import bare_key_end, member_starts
-from assay_gate.tokens import OPENING_QUOTES, Unreadable, read_word, skip_blank, skip_space
+from assay_gate.tokens import OPENING_QUOTES, Unreadable, skip_blank, skip_space
 from assay_gate.verdict import Repair, repair
+from assay_gate.whole import Candidate, read_scalar
 
 _THINKING = frozenset(
     ("think", "thinking", "thought", "thoughts", "reasoning", "reason", "reflection",
      "scratchpad", "analysis")
 )  # fmt: skip
 _LONGEST_TAG = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """One JSON value found in the text, and whether it holds words without quotes."""
-
-    value: Any
-    repairs: list[Repair]
-    bare: bool = False
+_MOST_STRICT_TRIES = 32
 
 
 def find_candidates(text: str, config: GateConfig, strict: StrictReader) -> list[Candidate]:
@@ -41,18 +33,22 @@ def find_candidates(text: str, config: GateConfig, strict: StrictReader) -> list
     """
     if len(text) > config.max_repair_characters:
         raise Unreadable("too_long", "the answer is too long to be repaired", 0)
-    found = _Scan(text, config).run()
-    return found or [_scalar(text, strict)]
+    found = _Scan(text, config, strict).run()
+    return found or [read_scalar(text, strict)]
 
 
 class _Scan:
-    def __init__(self, text: str, config: GateConfig) -> None:
+    def __init__(self, text: str, config: GateConfig, strict: StrictReader) -> None:
         self.text = text
+        self.strict = strict
         self.config = config
         self.reader = TolerantReader(text, config)
         self.found: list[Candidate] = []
         self.wasted = 0
-        self._next = dict.fromkeys("{[<", -2)
+        self.strict_tries = 0
+        lowered = text.lower()
+        thinks = any(name in lowered for name in _THINKING)
+        self._next = dict.fromkeys("{[<" if thinks else "{[", -2)
 
     def run(self) -> list[Candidate]:
         position = 0
@@ -107,6 +103,9 @@ class _Scan:
             return start + 1
         if _is_escaped(text, start):
             return self._escaped(start)
+        end = self._strict_candidate(start)
+        if end is not None:
+            return end
         try:
             value, end, repairs, bare = self.reader.read(start)
         except Unreadable as fault:
@@ -119,7 +118,22 @@ class _Scan:
                 raise Unreadable("too_long", "too many brackets that hold no JSON", start) from None
             return start + 1
         self._check_surroundings(start, end)
-        self._add(value, repairs, bare, start, end)
+        self._add(value, repairs, start, end, bare=bare)
+        return end
+
+    def _strict_candidate(self, start: int) -> int | None:
+        """The end of the value here if it is strict JSON: the usual case in fences and prose."""
+        # A refusal costs time in proportion to its offset, so only the first brackets are tried.
+        if self.strict_tries >= _MOST_STRICT_TRIES:
+            return None
+        self.strict_tries += 1
+        try:
+            value, end = self.strict.read_at(self.text, start)
+        except NotStrict:
+            return None
+        clean = not self.strict.whole_float
+        self._check_surroundings(start, end)
+        self._add(value, [], start, end, clean=clean)
         return end
 
     def _past_template(self, start: int, fault: Unreadable) -> int:
@@ -147,6 +161,8 @@ class _Scan:
         if char == "\\":
             position, _ = skip_blank(text, position)
             char = text[position : position + 1]
+        if char == "{":
+            return False
         if not char:
             raise Unreadable("cut_off", "the answer ends before its JSON is complete", len(text))
         if char in "/#":
@@ -174,6 +190,8 @@ class _Scan:
         r"""Reads an object whose text is escaped as a whole: `{\"key\": \"value\"}`."""
         text = self.text
         end = max(text.rfind("}"), text.rfind("]")) + 1
+        if end <= start:
+            raise Unreadable("cut_off", "the answer ends before its JSON is complete", len(text))
         try:
             inner = json.loads(f'"{text[start:end]}"')
         except ValueError:
@@ -181,17 +199,26 @@ class _Scan:
         value, length, repairs, bare = TolerantReader(inner, self.config).read(0)
         if length != len(inner):
             raise Unreadable("not_json", "text follows after the escaped JSON", start)
-        self._add(value, [repair("$", "unescaped", text[start:end], inner), *repairs], bare,
-                  start, end)  # fmt: skip
+        repairs.insert(0, repair("$", "unescaped", text[start:end], inner))
+        self._add(value, repairs, start, end, bare=bare)
         return end
 
-    def _add(self, value: Any, repairs: list[Repair], bare: bool, start: int, end: int) -> None:
+    def _add(
+        self,
+        value: Any,
+        repairs: list[Repair],
+        start: int,
+        end: int,
+        *,
+        bare: bool = False,
+        clean: bool = False,
+    ) -> None:
         if len(self.found) >= self.config.max_candidates:
             raise Unreadable("too_long", "too many JSON values in one answer", start)
         text = self.text
         if text[:start].strip() or text[end:].strip():
             repairs = [repair("$", "extracted", text.strip(), text[start:end]), *repairs]
-        self.found.append(Candidate(value, repairs, bare))
+        self.found.append(Candidate(value, repairs, bare, clean))
 
 
 def _is_escaped(text: str, start: int) -> bool:
@@ -205,48 +232,3 @@ def _is_escaped(text: str, start: int) -> bool:
         else:
             break
     return text.startswith('\\"', position)
-
-
-def _scalar(text: str, strict: StrictReader) -> Candidate:
-    """The whole text, without fences, as one scalar: `True`, `12`, `"two"`."""
-    body = _without_fences(text.strip())
-    repairs = [] if body == text.strip() else [repair("$", "extracted", text.strip(), body)]
-    try:
-        return Candidate(strict.read(body), repairs)
-    except NotStrict:
-        pass
-    if not body or len(body) > 64 or any(char.isspace() for char in body):
-        raise Unreadable("not_json", "no JSON was found in the answer", 0)
-    value, kind = read_word(body)
-    if kind and kind != "unquoted":
-        repairs.append(repair("$", kind, body, value))
-    return Candidate(value, repairs, bare=kind == "unquoted")
-
-
-def read_whole(text: str, config: GateConfig, strict: StrictReader) -> Any:
-    """The value of a text that is JSON from end to end, repaired if need be.
-
-    For JSON inside a string, where prose would be a reason to leave the string alone. Raises
-    Unreadable.
-    """
-    body = _without_fences(text.strip())
-    try:
-        return strict.read(body)
-    except NotStrict:
-        pass
-    if body[:1] not in ("{", "[") or len(body) > config.max_repair_characters:
-        raise Unreadable("not_json", "no JSON", 0)
-    value, end, _, bare = TolerantReader(body, config).read(0)
-    if bare or skip_blank(body, end)[0] != len(body):
-        raise Unreadable("not_json", "text follows after the JSON", end)
-    return value
-
-
-def _without_fences(text: str) -> str:
-    """The text between one pair of code fences, if it begins and ends with them."""
-    if not (text.startswith("```") and text.endswith("```") and len(text) > 6):
-        return text
-    body = text.strip("`")
-    tag_end = body.find("\n")
-    first = body[:tag_end] if tag_end >= 0 else ""
-    return (body[tag_end:] if first.strip().isalnum() or not first.strip() else body).strip()

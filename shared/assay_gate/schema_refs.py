@@ -30,9 +30,9 @@ def resolve(root: Mapping[str, Any], ref: str) -> Any:
     if not fragment:
         return root
     if not fragment.startswith("/"):
-        for node in subschemas(root):
-            if fragment in (node.get("$anchor"), node.get("$dynamicAnchor")):
-                return node
+        for anchored in subschemas(root):
+            if fragment in (anchored.get("$anchor"), anchored.get("$dynamicAnchor")):
+                return anchored
         raise SchemaRefError(f"$ref {ref!r}: no such $anchor")
     node: Any = root
     for token in fragment[1:].split("/"):

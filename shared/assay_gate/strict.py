@@ -50,16 +50,21 @@ class StrictReader(threading.local):
 
     def read(self, text: str) -> Any:
         """The value of a text that is JSON from end to end; raises NotStrict for any other."""
-        self.whole_float = False
         start = 0
         if text[:1] in " \t\n\r":
             start = len(text) - len(text.lstrip(" \t\n\r"))
+        value, end = self.read_at(text, start)
+        if end != len(text) and text[end:].strip(" \t\n\r"):
+            raise NotStrict("text after the value")
+        return value
+
+    def read_at(self, text: str, start: int) -> tuple[Any, int]:
+        """The JSON value that begins at `start` and where it ends; raises NotStrict."""
+        self.whole_float = False
         try:
             value, end = self._scan(text, start)
         except (StopIteration, ValueError, RecursionError) as error:
             raise NotStrict(str(error)) from None
-        if end != len(text) and text[end:].strip(" \t\n\r"):
-            raise NotStrict("text after the value")
         escaped = "\\ud" in text or "\\uD" in text
         if (escaped and not _clean(value)) or not encodable(text):
             raise NotStrict("lone surrogate")
@@ -67,7 +72,7 @@ class StrictReader(threading.local):
             value, self.max_depth
         ):
             raise NotStrict("too deep")
-        return value
+        return value, end
 
 
 def _clean(value: Any) -> bool:

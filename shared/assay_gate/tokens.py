@@ -168,3 +168,17 @@ def _is_plain(word: str) -> bool:
         body[-1],
         body.lower().partition("e")[0][-1],
     )
+
+
+def holds_bare(value: Any) -> bool:
+    """Whether a word without quotes is left anywhere in the value."""
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, Bare):
+            return True
+        if isinstance(part, dict):
+            stack.extend(part.values())
+        elif isinstance(part, list):
+            stack.extend(part)
+    return False

@@ -62,3 +62,18 @@ def child_path(path: str, key: str | int) -> str:
     if key.isidentifier():
         return f"{path}.{key[:80]}"
     return f'{path}["{key[:80]}"]'
+
+
+def size(value: Any) -> int:
+    """How many values a value holds."""
+    count = 0
+    stack = [value]
+    while stack:
+        part = stack.pop()
+        if isinstance(part, dict):
+            count += len(part)
+            stack.extend(v for v in part.values() if isinstance(v, dict | list))
+        elif isinstance(part, list):
+            count += len(part)
+            stack.extend(v for v in part if isinstance(v, dict | list))
+    return count

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
@@ -10,6 +11,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
 Check = Callable[[], Awaitable[str | None]]
+
+_CHECK_S = 3.0
 
 
 class Health:
@@ -35,7 +38,10 @@ class Health:
         found = dict(self._problems)
         for name, check in self._checks.items():
             try:
-                problem = await check()
+                async with asyncio.timeout(_CHECK_S):
+                    problem = await check()
+            except TimeoutError:
+                problem = f"no answer within {_CHECK_S:g} s"
             except Exception as error:
                 problem = repr(error)
             if problem is not None:

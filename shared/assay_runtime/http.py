@@ -11,24 +11,38 @@ import structlog
 import uvicorn
 from starlette.types import ASGIApp
 
-from assay_runtime.settings import HttpSection
+from assay_runtime.settings import HttpSection, SettingsError
 
 log = structlog.get_logger()
 
 
 def bind(section: HttpSection) -> socket.socket:
-    """A listening socket; a port that is taken is named and another one chosen."""
-    sock = socket.socket(socket.AF_INET6 if ":" in section.host else socket.AF_INET)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    """A listening socket; a port that is taken is named and another one chosen.
+
+    An address that cannot be listened on is a SettingsError.
+    """
     try:
-        sock.bind((section.host, section.port))
+        return _listen(section.host, section.port)
     except OSError as error:
         if error.errno != errno.EADDRINUSE or section.port == 0:
-            sock.close()
-            raise
-        sock.bind((section.host, 0))
-        log.warning("port_taken", taken=section.port, using=sock.getsockname()[1])
-    sock.listen(512)
+            raise SettingsError(
+                f"ASSAY_HTTP__HOST, ASSAY_HTTP__PORT: cannot listen on "
+                f"{section.host}:{section.port}: {error.strerror or error}"
+            ) from error
+    sock = _listen(section.host, 0)
+    log.warning("port_taken", taken=section.port, using=sock.getsockname()[1])
+    return sock
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(512)
+    except BaseException:
+        sock.close()
+        raise
     sock.setblocking(False)
     return sock
 

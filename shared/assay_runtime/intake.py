@@ -12,10 +12,9 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import structlog
-from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import (
     ConsumerStoppedError,
-    IllegalStateError,
     KafkaError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
@@ -23,20 +22,17 @@ from aiokafka.errors import (
 
 from assay_runtime import metrics
 from assay_runtime.committer import Committer
-from assay_runtime.failures import Pause
-from assay_runtime.positions import StartingPositions, StoredPositions
+from assay_runtime.consumer import group_consumer
+from assay_runtime.positions import OnPause, Positions
 from assay_runtime.records import Position, Record
 from assay_runtime.settings import KafkaSection
+from assay_runtime.starting import StartingPositions, StoredPositions
 from assay_runtime.window import Ticket, Window
 
 log = structlog.get_logger()
 
 Drain = Callable[[float], Awaitable[None]]
-OnPause = Callable[[str | None], None]
 
-# `busy_stall_s` replaces aiokafka's poll interval, which would throw a waiting window out of its
-# group (research point 16).
-_POLL_INTERVAL_MS = 86_400_000
 _RETRY_S = 0.5
 _LEAVE_S = 5.0
 _PROBE_S = 5.0
@@ -64,38 +60,24 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
     ) -> None:
         self.window = Window()
         self.assigned = False
+        self.completed = 0
         self._kafka = kafka
         self._pipeline = pipeline
         self._group = group
         self._topics = list(topics)
         self._client_id = client_id
         self._drain = drain
-        self._on_pause = on_pause
-        self._starting = StartingPositions(kafka, pipeline, stored_positions)
+        starting = StartingPositions(kafka, pipeline, stored_positions)
+        self._positions = Positions(pipeline, self.window, starting, on_pause)
         self._committer = Committer(pipeline, self.window)
         self._consumed = {t: metrics.CONSUMED.labels(pipeline, t) for t in topics}
-        self._unpositioned: set[Position] = set()
-        self._out_of_range: set[Position] = set()
         self._revoking = False
         self._closed = False
         self._consumer: Any = None
 
     async def start(self) -> None:
         """Join the group; after a failure it may be called again."""
-        consumer = AIOKafkaConsumer(
-            bootstrap_servers=self._kafka.bootstrap,
-            client_id=self._client_id,
-            group_id=self._group,
-            enable_auto_commit=False,
-            auto_offset_reset="none",
-            session_timeout_ms=self._kafka.session_timeout_ms,
-            heartbeat_interval_ms=max(300, self._kafka.session_timeout_ms // 5),
-            rebalance_timeout_ms=int((self._kafka.drain_s + 15) * 1000),
-            max_poll_interval_ms=_POLL_INTERVAL_MS,
-            fetch_max_wait_ms=self._kafka.fetch_wait_ms,
-            max_partition_fetch_bytes=max(1_048_576, self._kafka.max_request_bytes),
-            metadata_max_age_ms=60_000,
-        )
+        consumer = group_consumer(self._kafka, self._group, self._client_id)
         consumer.subscribe(self._topics, listener=self)
         try:
             await consumer.start()
@@ -135,12 +117,10 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
             if revoked:
                 await self._committer.commit(self._consumer)
         finally:
-            self.window.revoke(self.window.positions())
-            self._unpositioned.clear()
-            self._out_of_range.clear()
+            self._positions.revoked()
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
-        self._unpositioned = {Position(tp.topic, tp.partition) for tp in assigned}
+        self._positions.assigned(Position(tp.topic, tp.partition) for tp in assigned)
         self._revoking = False
         self.assigned = True
         log.info("partitions_assigned", pipeline=self._pipeline, count=len(assigned))
@@ -155,8 +135,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         has taken nothing. An error of one partition may come after records of another were
         handed out, so after any error every partition goes back to what was admitted.
         """
-        if self._unpositioned or self._out_of_range:
-            await self._take_positions()
+        if not self._positions.settled:
+            await self._positions.settle(self._consumer)
         try:
             fetched = await self._consumer.getmany(
                 *(TopicPartition(*position) for position in only),
@@ -170,11 +150,11 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
             await asyncio.sleep(0.02)  # fetched before we positioned it; the next poll does
             return []
         except OffsetOutOfRangeError as error:
-            self._out_of_range.update(Position(tp.topic, tp.partition) for tp in error.args[0])
+            self._positions.overtaken(Position(tp.topic, tp.partition) for tp in error.args[0])
             return []
         except KafkaError as error:
             log.warning("poll_failed", pipeline=self._pipeline, error=repr(error))
-            self._rewind()
+            self._positions.rewind(self._consumer)
             await asyncio.sleep(_RETRY_S)
             return []
         if self._revoking or self._closed:
@@ -193,61 +173,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
     def complete(self, ticket: Ticket) -> None:
         """All outputs of the record are confirmed."""
         self.window.complete(ticket)
-
-    async def _take_positions(self) -> None:
-        """Position new partitions, and those that retention has overtaken while running."""
-        wanted = tuple(self._unpositioned)
-        try:
-            for position in tuple(self._out_of_range):
-                await self._pass_gap(position)
-            if not wanted:
-                return
-            found = await self._starting.find(self._consumer, wanted)
-            self._on_pause(None)
-            if not self._unpositioned.issuperset(wanted):
-                return  # a rebalance came between; the next poll starts over
-            for position, offset in found.start.items():
-                self._consumer.seek(TopicPartition(*position), offset)
-            self.window.assign(found.start, found.committed)
-            self._unpositioned.difference_update(found.start)
-            if self._unpositioned:
-                await asyncio.sleep(_RETRY_S)
-        except Pause as outage:
-            log.warning("positions_unknown", pipeline=self._pipeline, error=str(outage))
-            self._on_pause(str(outage))
-            await asyncio.sleep(_RETRY_S)
-        except IllegalStateError:
-            return  # revoked while we asked
-        except KafkaError as error:
-            log.warning("positions_unknown", pipeline=self._pipeline, error=repr(error))
-            await asyncio.sleep(_RETRY_S)
-
-    async def _pass_gap(self, position: Position) -> None:
-        """Go on behind what retention removed; what is in flight stays in flight."""
-        at = self.window.next_offset(position)
-        if at is None:
-            self._out_of_range.discard(position)
-            return
-        onward = await self._starting.after_gap(self._consumer, position, at)
-        if onward is None:
-            await asyncio.sleep(_RETRY_S)
-            return
-        if position not in self._out_of_range:
-            return  # a rebalance came between
-        self._consumer.seek(TopicPartition(*position), onward)
-        if onward < at:
-            self.window.assign({position: onward})
-        else:
-            self.window.skip(position, onward)
-        self._out_of_range.discard(position)
-
-    def _rewind(self) -> None:
-        for position in self.window.positions():
-            offset = self.window.next_offset(position)
-            try:
-                self._consumer.seek(TopicPartition(*position), offset)
-            except IllegalStateError:
-                return  # a rebalance has begun, which positions everything anew
+        self.completed += 1
 
     def lag(self) -> int:
         """Records between the window's watermarks and the ends of the logs, as last fetched."""

@@ -4,15 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
+from collections.abc import Hashable
+from typing import Any
+
+import structlog
 
 from assay_runtime import metrics
+from assay_runtime.failures import Stop
 from assay_runtime.intake import Intake
+from assay_runtime.lanes import Lanes
 from assay_runtime.records import Position, Record
 from assay_runtime.stage import Stage
 from assay_runtime.window import Ticket
 
+log = structlog.get_logger()
+
 _Item = tuple[Ticket, Record]
+
+# Finished records above a watermark are what a crash repeats, paid model calls among them.
+_BACKLOG = 10_000
+# A handler that does not end when it is cancelled is left behind after this.
+_CANCEL_S = 5.0
 
 
 class LaneEngine:
@@ -21,25 +33,31 @@ class LaneEngine:
     Intake is bounded by `4 × slots` admitted records and by a share of that per partition, read
     round-robin: one fetch brings up to a megabyte of one partition, which would fill the window
     and leave the other partitions' keys idle (research §6). Records of `first` topics go ahead.
+
+    A record is queued, then runs, then is done (its outputs are confirmed) or given up; given up
+    or dropped from the queue on a rebalance, it is read again by whoever has the partition.
     """
 
     def __init__(
         self, pipeline: str, intake: Intake, stage: Stage, slots: int, first: frozenset[str]
     ) -> None:
-        self._pipeline = pipeline
         self._intake = intake
+        self._window = intake.window
         self._stage = stage
         self._slots = slots
         self._cap = 4 * slots
         self._first = first
-        self._lanes: dict[bytes, deque[_Item]] = {}
-        self._ready: deque[bytes] = deque()
-        self._ready_first: deque[bytes] = deque()
-        self._running: dict[bytes, asyncio.Task[None]] = {}
+        self._lanes: Lanes[_Item] = Lanes()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._given_up: set[asyncio.Task[None]] = set()
+        self._awaited: frozenset[Position] = frozenset()
+        self._was_full = False
         self._freed = asyncio.Event()
         self._failure: BaseException | None = None
         self._stopping = False
         self._rotation = 0
+        self._in_flight = metrics.IN_FLIGHT.labels(pipeline)
+        self._seconds = metrics.HANDLE_SECONDS.labels(pipeline)
 
     async def run(self) -> None:
         """Until `stop`; a Stop raised by any record ends it."""
@@ -47,109 +65,134 @@ class LaneEngine:
             if self._failure is not None:
                 raise self._failure
             self._freed.clear()
-            eligible = self._eligible()
-            if not eligible and self._intake.window.positions():
-                await self._wait_freed(0.5)
-                continue
-            if not await self._take(eligible):
-                await self._wait_for_records(eligible)
+            await self._take()
+            if not self._stopping and self._failure is None:
+                await self._wait()
         if self._failure is not None:
             raise self._failure
 
-    def _eligible(self) -> list[tuple[Position, int]]:
-        """Partitions with room left, rotated so that each is first in turn; `first` topics lead."""
-        window = self._intake.window
-        positions = window.positions()
-        if not positions or window.in_flight >= self._cap:
+    def _quota(self) -> int:
+        return max(2, -(-self._cap // max(1, len(self._window.positions()))))
+
+    def _full(self) -> bool:
+        return self._window.in_flight > self._cap - max(1, self._cap // 4)
+
+    def _has_room(self, position: Position, quota: int) -> bool:
+        """Enough for a read to be worth while: the lanes hold a reserve of three times the slots,
+        so a quarter of a share may be missing without a slot standing empty."""
+        return (
+            self._window.held(position) <= quota - max(1, quota // 4)
+            and self._window.backlog(position) < _BACKLOG
+        )
+
+    def _eligible(self) -> list[Position]:
+        """Partitions with room, rotated so that each is first in turn; `first` topics lead."""
+        positions = self._window.positions()
+        if not positions or self._full():
             return []
-        quota = max(2, -(-self._cap // len(positions)))
+        quota = self._quota()
         self._rotation = (self._rotation + 1) % len(positions)
         turned = positions[self._rotation :] + positions[: self._rotation]
-        room = [(p, quota - window.held(p)) for p in turned if window.held(p) < quota]
-        return sorted(room, key=lambda item: item[0].topic not in self._first)
+        room = [position for position in turned if self._has_room(position, quota)]
+        return sorted(room, key=lambda position: position.topic not in self._first)
 
-    async def _take(self, eligible: list[tuple[Position, int]]) -> bool:
-        """Admit what is already fetched of each partition, up to its share."""
-        took = False
-        for position, room in eligible:
-            free = self._cap - self._intake.window.in_flight
+    async def _take(self) -> None:
+        """Admit what is fetched already, up to each partition's share."""
+        quota = self._quota()
+        for position in self._eligible():
+            room = quota - self._window.held(position)
+            free = self._cap - self._window.in_flight
             if free <= 0:
-                break
-            for item in await self._intake.poll(min(room, free), wait_ms=0, only=[position]):
-                self._queue(item)
-                took = True
-        return took
+                return
+            if room > 0:
+                self._queue(await self._intake.poll(min(room, free), wait_ms=0, only=[position]))
 
-    async def _wait_for_records(self, eligible: list[tuple[Position, int]]) -> None:
-        """Block until a record comes; one is taken, the next round takes its neighbours."""
-        only = [position for position, _ in eligible]
-        for item in await self._intake.poll(1, wait_ms=100, only=only):
-            self._queue(item)
-
-    async def _wait_freed(self, seconds: float) -> None:
+    async def _wait(self) -> None:
+        """Until a record comes to a partition that has room, or another gets room."""
+        eligible = self._eligible()
+        waiters: list[asyncio.Task[Any]] = [asyncio.create_task(self._freed.wait())]
+        if eligible or not self._window.positions():
+            # Small enough to stay within every share; the next round takes the neighbours.
+            few = max(1, self._quota() // 4)
+            waiters.append(asyncio.create_task(self._intake.poll(few, 1_000, eligible)))
+        self._awaited, self._was_full = frozenset(eligible), self._full()
         try:
-            async with asyncio.timeout(seconds):
-                await self._freed.wait()
-        except TimeoutError:
-            pass
+            await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._awaited = frozenset()
+            for waiter in waiters:
+                waiter.cancel()
+            await asyncio.wait(waiters)
+        for waiter in waiters[1:]:
+            if not waiter.cancelled():
+                self._queue(waiter.result())
 
-    def _queue(self, item: _Item) -> None:
-        record = item[1]
-        key = record.key if record.key is not None else f"{record.topic}/{record.offset}".encode()
-        lane = self._lanes.get(key)
-        if lane is None:
-            self._lanes[key] = deque([item])
-            (self._ready_first if record.topic in self._first else self._ready).append(key)
-            self._dispatch()
-        elif record.topic in self._first:
-            lane.appendleft(item)
-        else:
-            lane.append(item)
+    def _queue(self, items: list[_Item]) -> None:
+        if self._stopping:
+            return  # admitted by a poll that was under way; left undone
+        for item in items:
+            record = item[1]
+            key: Hashable = record.key
+            if key is None:
+                key = (record.topic, record.partition, record.offset)
+            self._lanes.put(key, item, first=record.topic in self._first)
+        self._dispatch()
 
     def _dispatch(self) -> None:
-        while len(self._running) < self._slots and (self._ready_first or self._ready):
-            key = (self._ready_first or self._ready).popleft()
-            item = self._lanes[key].popleft()
-            self._running[key] = asyncio.create_task(self._run_one(key, item))
+        while self._lanes.running < self._slots and self._failure is None:
+            taken = self._lanes.take()
+            if taken is None:
+                return
+            task = asyncio.create_task(self._run_one(*taken))
+            self._tasks.add(task)
 
-    async def _run_one(self, key: bytes, item: _Item) -> None:
+    async def _run_one(self, key: Hashable, item: _Item) -> None:
         ticket, record = item
+        task = asyncio.current_task()
+        assert task is not None  # noqa: S101
         started = time.perf_counter()
         try:
             await self._stage.run([record])
             self._intake.complete(ticket)
-            metrics.HANDLE_SECONDS.labels(self._pipeline).observe(time.perf_counter() - started)
+            self._seconds.observe(time.perf_counter() - started)
         except asyncio.CancelledError:
-            pass  # given up on a rebalance or shutdown; it will be read again
+            if task not in self._given_up:
+                self._failure = self._failure or Stop("a record was cancelled by nobody")
         except BaseException as error:
             self._failure = self._failure or error
         finally:
-            del self._running[key]
-            if self._lanes.get(key):
-                self._ready.append(key)
-            else:
-                self._lanes.pop(key, None)
+            self._tasks.discard(task)
+            self._given_up.discard(task)
+            self._lanes.done(key)
             self._dispatch()
-            self._freed.set()
-            metrics.IN_FLIGHT.labels(self._pipeline).set(self._intake.window.in_flight)
+            self._in_flight.set(self._window.in_flight)
+            if self._worth_waking(ticket.position):
+                self._freed.set()
+
+    def _worth_waking(self, position: Position) -> bool:
+        """Whether a completed record gives `run` something to read that it does not wait for."""
+        if self._failure is not None or not self._window.in_flight:
+            return True
+        if self._full():
+            return False
+        if self._was_full:
+            return True
+        return position not in self._awaited and self._has_room(position, self._quota())
 
     async def drain(self, seconds: float) -> None:
         """Forget what is queued, give what runs `seconds` to finish, give the rest up undone."""
-        self._ready.clear()
-        self._ready_first.clear()
-        for key in list(self._lanes):
-            if key in self._running:
-                self._lanes[key].clear()
-            else:
-                del self._lanes[key]
-        tasks = list(self._running.values())
+        self._lanes.forget()
+        tasks = set(self._tasks)
         if not tasks:
             return
         _, late = await asyncio.wait(tasks, timeout=seconds)
+        self._given_up |= late
         for task in late:
             task.cancel()
         if late:
-            await asyncio.wait(late)
+            _, deaf = await asyncio.wait(late, timeout=_CANCEL_S)
+            if deaf:
+                log.error("records_do_not_end", running=len(deaf))
 
     async def stop(self, seconds: float) -> None:
         """No further intake; what runs gets `seconds`."""

@@ -11,18 +11,23 @@ from typing import Literal, TypeVar
 import structlog
 from aiokafka.errors import KafkaError
 
+from assay_runtime import metrics
 from assay_runtime.batch import BatchEngine
 from assay_runtime.dead_letters import DeadLetterLimit
 from assay_runtime.health import Health
-from assay_runtime.intake import Intake, StoredPositions
+from assay_runtime.intake import Intake
 from assay_runtime.lane import LaneEngine
+from assay_runtime.progress import Progress
 from assay_runtime.publisher import Publisher
 from assay_runtime.records import Decoder
 from assay_runtime.settings import KafkaSection
 from assay_runtime.stage import Handler, Stage
+from assay_runtime.starting import StoredPositions
 
 log = structlog.get_logger()
 T = TypeVar("T")
+
+_WATCH_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +84,12 @@ class Runner:
             client_id=client_id,
             drain=lambda seconds: self._engine.drain(seconds),
             stored_positions=pipeline.stored_positions,
+            on_pause=self._paused,
         )
+        self._progress = Progress(
+            kafka, pipeline.name, lambda reason: health.note(f"{pipeline.name}.broker", reason)
+        )
+        self._lag = metrics.LAG.labels(pipeline.name)
         self._engine: BatchEngine | LaneEngine
         if pipeline.engine == "batch":
             self._engine = BatchEngine(
@@ -91,37 +101,64 @@ class Runner:
             )
         health.add_checks({f"{pipeline.name}.group": self._check_assigned})
 
+    @property
+    def holds_partitions(self) -> bool:
+        """Whether the group gave it partitions that it reads from."""
+        return bool(self._intake.window.positions())
+
     async def start(self) -> None:
         """Connect; a broker that is not there is waited for, and said so."""
         await self._connected(self._publisher.start)
         await self._connected(self._intake.start)
 
     async def run(self) -> None:
-        """Until `stop`, or until the engine or the watchdog gives up."""
-        async with asyncio.TaskGroup() as group:
-            watchdog = group.create_task(self._watch())
-            await self._engine.run()
-            watchdog.cancel()
+        """Until `stop`, or until the engine, the committer or the watchdog gives up."""
+        tasks = [
+            asyncio.create_task(work, name=f"{self.name}.{what}")
+            for what, work in (
+                ("engine", self._engine.run()),
+                ("commits", self._intake.commit_regularly()),
+                ("watchdog", self._watch()),
+            )
+        ]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in tasks:
+                if task.done():
+                    task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def stop(self, drain_s: float) -> None:
-        """Stop intake, drain, flush, commit, leave the group, close the producer."""
+        """Stop intake, drain, commit, leave the group, flush and close the producer.
+
+        `run` goes on meanwhile or has ended; what was never started is passed over.
+        """
+        self._intake.close()
         await self._engine.stop(drain_s)
         await self._intake.stop()
         await self._publisher.stop()
 
     async def _watch(self) -> None:
+        done = -1
         while True:
-            await asyncio.sleep(2)
+            await asyncio.sleep(_WATCH_S)
             if self._waiting is not None:
                 reason = self._waiting()
                 self._health.note(f"{self.name}.waiting", reason)
                 if reason is not None:
-                    self._intake.note_progress()
-            self._intake.check_progress()
+                    self._progress.note()
+            if self._intake.completed != done:
+                done = self._intake.completed
+                self._progress.note()
+            self._lag.set(self._intake.lag())
+            await self._progress.check(self._intake.window.in_flight, self._intake.waiting)
 
     def _paused(self, reason: str | None) -> None:
         self._health.note(self.name, reason)
-        self._intake.note_progress()
+        self._progress.note()
 
     async def _check_assigned(self) -> str | None:
         return None if self._intake.assigned else "no partitions assigned yet"

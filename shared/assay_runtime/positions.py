@@ -1,114 +1,115 @@
-"""Where reading starts, and what to do when retention was faster (DESIGN §3, research §6)."""
+"""Keeps the consumer's positions and the window's in step."""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import structlog
 from aiokafka import TopicPartition
+from aiokafka.errors import IllegalStateError, KafkaError
 
-from assay_runtime import metrics
-from assay_runtime.failures import Stop
+from assay_runtime.failures import Pause
 from assay_runtime.records import Position
-from assay_runtime.settings import KafkaSection
+from assay_runtime.starting import StartingPositions
+from assay_runtime.window import Window
 
 log = structlog.get_logger()
 
-StoredPositions = Callable[[Collection[Position]], Awaitable[Mapping[Position, int]]]
+OnPause = Callable[[str | None], None]
 
-# A broker that has just come back may know less of its log than was committed; ask again.
-_BEYOND_TRIES = 3
-
-
-@dataclass(slots=True)
-class Found:
-    """Offsets to start from, and the group's own where there are any."""
-
-    start: dict[Position, int] = field(default_factory=dict)
-    committed: dict[Position, int | None] = field(default_factory=dict)
+_RETRY_S = 0.5
 
 
-class StartingPositions:
-    """Finds offsets to read from: stored beside a sink's rows, else committed, else the first.
+class Positions:
+    """Which partitions still have to be positioned, and positioning them.
 
-    aiokafka would reset a position that retention has overtaken to the earliest record in
-    silence; here the loss is counted and said, and ends the process if so configured.
+    Whatever is asked of the broker may be overtaken by a rebalance; what was wanted is compared
+    again before anything is done with the answer, with no await between.
     """
 
     def __init__(
-        self, kafka: KafkaSection, pipeline: str, stored_positions: StoredPositions | None
+        self, pipeline: str, window: Window, starting: StartingPositions, on_pause: OnPause
     ) -> None:
-        self._kafka = kafka
         self._pipeline = pipeline
-        self._stored_positions = stored_positions
-        self._beyond: Counter[Position] = Counter()
+        self._window = window
+        self._starting = starting
+        self._on_pause = on_pause
+        self._new: set[Position] = set()
+        self._overtaken: set[Position] = set()
+        self._generation = 0
 
-    async def find(self, consumer: Any, wanted: Collection[Position]) -> Found:
-        """Starts of newly assigned partitions; those that must be asked again are left out.
+    @property
+    def settled(self) -> bool:
+        """Whether every assigned partition reads from where it should."""
+        return not self._new and not self._overtaken
 
-        Raises KafkaError, Pause while the store of positions is away, Stop on an overrun.
+    def assigned(self, positions: Iterable[Position]) -> None:
+        self._generation += 1
+        self._new = set(positions)
+        self._overtaken.clear()
+
+    def revoked(self) -> None:
+        """All of them: aiokafka's rebalances are eager (point 11)."""
+        self.assigned(())
+        self._window.revoke(self._window.positions())
+
+    def overtaken(self, positions: Iterable[Position]) -> None:
+        """The broker no longer has what would be read next."""
+        self._overtaken.update(p for p in positions if self._window.next_offset(p) is not None)
+
+    async def settle(self, consumer: Any) -> None:
+        """Position what is new or overtaken; what cannot be known yet is left for the next call.
+
+        Raises Stop when records were lost and that is to end the process.
         """
-        tps = [TopicPartition(*position) for position in wanted]
-        stored = await self._stored_positions(wanted) if self._stored_positions else {}
-        lows, ends, *committed = await asyncio.gather(
-            consumer.beginning_offsets(tps),
-            consumer.end_offsets(tps),
-            *(consumer.committed(tp) for tp in tps),
-        )
-        found = Found()
-        for position, tp, at_group in zip(wanted, tps, committed, strict=True):
-            at = stored.get(position, at_group)
-            if at is None:
-                if lows[tp] > 0:
-                    log.warning(
-                        "start_after_retention", topic=tp.topic, low_watermark=lows[tp]
-                    )
-                start: int | None = lows[tp]
-            else:
-                start = self._checked(position, at, lows[tp], ends[tp])
-            if start is not None:
-                found.start[position] = start
-                found.committed[position] = at_group
-        return found
+        try:
+            for position in tuple(self._overtaken):
+                await self._pass_gap(consumer, position)
+            if self._new:
+                await self._start(consumer)
+        except Pause as outage:
+            log.warning("positions_unknown", pipeline=self._pipeline, error=str(outage))
+            self._on_pause(str(outage))
+        except IllegalStateError:
+            return  # revoked while we asked
+        except KafkaError as error:
+            log.warning("positions_unknown", pipeline=self._pipeline, error=repr(error))
+        if not self.settled:
+            await asyncio.sleep(_RETRY_S)
 
-    async def after_gap(self, consumer: Any, position: Position, at: int) -> int | None:
-        """Where to go on when the broker says that offset `at` is out of range."""
-        tp = TopicPartition(*position)
-        lows, ends = await asyncio.gather(
-            consumer.beginning_offsets([tp]), consumer.end_offsets([tp])
-        )
-        return self._checked(position, at, lows[tp], ends[tp])
+    async def _start(self, consumer: Any) -> None:
+        generation = self._generation
+        found = await self._starting.find(consumer, tuple(self._new))
+        self._on_pause(None)
+        if generation != self._generation:
+            return
+        for position, offset in found.start.items():
+            consumer.seek(TopicPartition(*position), offset)
+        self._window.assign(found.start, found.committed)
+        self._new.difference_update(found.start)
 
-    def _checked(self, position: Position, at: int, low: int, end: int) -> int | None:
-        if at < low:
-            self._overrun(position, at, low)
-            return low
-        if at > end:
-            self._beyond[position] += 1
-            if self._beyond[position] < _BEYOND_TRIES:
-                return None
-            # The log was cut or the topic made anew: what it holds now has not been read.
-            log.error("position_beyond_log", topic=position.topic, position=at, end=end)
-            at = low
-        self._beyond.pop(position, None)
-        return at
+    async def _pass_gap(self, consumer: Any, position: Position) -> None:
+        """Go on behind what retention removed; what is in flight stays in flight."""
+        generation = self._generation
+        at = self._window.next_offset(position)
+        if at is None:
+            return
+        onward = await self._starting.after_gap(consumer, position, at)
+        if onward is None or generation != self._generation:
+            return
+        consumer.seek(TopicPartition(*position), onward)
+        if onward < at:
+            self._window.assign({position: onward})
+        else:
+            self._window.skip(position, onward)
+        self._overtaken.discard(position)
 
-    def _overrun(self, position: Position, at: int, low: int) -> None:
-        metrics.OVERRUN.labels(self._pipeline).inc(low - at)
-        log.error(
-            "retention_overrun",
-            pipeline=self._pipeline,
-            topic=position.topic,
-            partition=position.partition,
-            lost_records=low - at,
-        )
-        if self._kafka.overrun == "stop":
-            raise Stop(
-                f"{low - at} records of {position.topic}/{position.partition} were removed "
-                "by retention before they were read; set ASSAY_KAFKA__OVERRUN=continue to go "
-                "on without them"
-            )
+    def rewind(self, consumer: Any) -> None:
+        """Go back to what was admitted last, everywhere."""
+        for position in self._window.positions():
+            try:
+                consumer.seek(TopicPartition(*position), self._window.next_offset(position))
+            except IllegalStateError:
+                return  # a rebalance has begun, which positions everything anew

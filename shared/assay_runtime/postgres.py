@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
@@ -11,7 +12,8 @@ import asyncpg
 from assay_runtime.failures import Pause
 from assay_runtime.settings import SettingsError
 
-# The server is away, shutting down, out of space or connections: every record would fail alike.
+# The server is away, shutting down, read-only, out of space or connections, or it asks for the
+# transaction once more: no record is to blame.
 _OUTAGE = (
     OSError,
     TimeoutError,
@@ -19,8 +21,19 @@ _OUTAGE = (
     asyncpg.PostgresConnectionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.OperatorInterventionError,
-    asyncpg.CannotConnectNowError,
+    asyncpg.PostgresSystemError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
 )
+# Asking again would be answered alike until somebody changes the setting.
+_REFUSED = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.ClientConfigurationError,
+)
+_CLOSE_S = 5.0
 
 
 class PostgresPool:
@@ -34,10 +47,19 @@ class PostgresPool:
 
     async def open(self) -> None:
         """Connect and bring the schema up to date; Pause while the server is away."""
-        with _outages(self._what):
-            self._pool = await asyncpg.create_pool(
-                self._url, min_size=1, max_size=4, command_timeout=30, timeout=10
-            )
+        try:
+            with _outages(self._what):
+                self._pool = await asyncpg.create_pool(
+                    self._url, min_size=1, max_size=4, command_timeout=30, timeout=10
+                )
+            await self._migrate()
+        except _REFUSED as error:
+            raise SettingsError(f"PostgreSQL for the {self._what}: {error}") from error
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _migrate(self) -> None:
         async with self.transaction() as connection:
             # One migrator at a time, whatever the number of replicas.
             await connection.execute("SELECT pg_advisory_xact_lock(7214000)")
@@ -66,10 +88,14 @@ class PostgresPool:
             )
 
     async def close(self) -> None:
-        if self._pool is not None:
-            with contextlib.suppress(*_OUTAGE):
-                await self._pool.close()
-            self._pool = None
+        pool, self._pool = self._pool, None
+        if pool is None:
+            return
+        try:
+            async with asyncio.timeout(_CLOSE_S):
+                await pool.close()
+        except _OUTAGE:
+            pool.terminate()
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
@@ -91,5 +117,7 @@ class PostgresPool:
 def _outages(what: str) -> Any:
     try:
         yield
+    except ValueError:
+        raise  # asyncpg's own refusals of an argument are InterfaceErrors too: a mistake
     except _OUTAGE as error:
         raise Pause(what, f"PostgreSQL: {error or type(error).__name__}") from error

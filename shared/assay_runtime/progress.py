@@ -54,7 +54,9 @@ class Progress:
         idle = self._clock() - self._at
         if in_flight:
             if idle > self._kafka.busy_stall_s:
-                raise Stop(f"{self._pipeline}: {in_flight} records in flight, none done, {idle:.0f} s")
+                raise Stop(
+                    f"{self._pipeline}: {in_flight} records in flight, none done, {idle:.0f} s"
+                )
         elif work is None:
             self.note()
         elif idle > self._kafka.stall_s:

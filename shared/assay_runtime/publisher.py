@@ -3,18 +3,40 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter as Tally
 from collections.abc import Sequence
+from typing import Any, Protocol
 
 import structlog
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordTooLargeError
+from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeError
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
+from prometheus_client import Counter
 
-from assay.envelope import Message
+from assay.envelope import Headers, Message
+from assay.topics import catalogue
 from assay_runtime import metrics
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.settings import KafkaSection
 
 log = structlog.get_logger()
+
+_FLUSH_S = 5.0
+# traceparent, added when a message is sent.
+_TRACE = ("traceparent", b"0" * 55)
+
+
+class Outgoing(Protocol):
+    """What can be sent: a Message, or a dead letter, whose parts may be absent."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
 
 
 class Publisher:
@@ -30,9 +52,14 @@ class Publisher:
         self._client_id = client_id
         self._pipeline = pipeline
         self._producer: AIOKafkaProducer | None = None
+        self._limits = {
+            topic.name: min(topic.record_bytes, kafka.max_request_bytes)
+            for topic in catalogue().everything()
+        }
+        self._published: dict[str, Counter] = {}
 
     async def start(self) -> None:
-        self._producer = AIOKafkaProducer(
+        producer = AIOKafkaProducer(
             bootstrap_servers=self._kafka.bootstrap,
             client_id=self._client_id,
             enable_idempotence=True,
@@ -44,10 +71,11 @@ class Publisher:
             max_request_size=self._kafka.max_request_bytes,
         )
         try:
-            await self._producer.start()
+            await producer.start()
         except BaseException:
-            await self._producer.stop()
+            await producer.stop()
             raise
+        self._producer = producer
 
     async def open(self) -> None:
         """`start` for `opened`: a broker that is away is waited for."""
@@ -60,50 +88,86 @@ class Publisher:
         await self.stop()
 
     async def stop(self) -> None:
-        if self._producer is not None:
-            await self._producer.stop()
-
-    async def enqueue(self, message: Message, traceparent: str) -> asyncio.Future[object]:
-        """Hand one message to the producer, in order; the future is its confirmation.
-
-        A message that no broker would take raises DeadLetter: that is the record's failure.
-        """
-        assert self._producer is not None, "publisher is not started"  # noqa: S101
+        """Flush and close; what cannot be flushed now was confirmed to nobody."""
+        if self._producer is None:
+            return
         try:
-            future: asyncio.Future[object] = await self._producer.send(
-                message.topic,
-                value=message.value,
-                key=message.key,
-                headers=[*message.headers, ("traceparent", traceparent.encode())],
-            )
-        except MessageSizeTooLargeError as error:
-            raise DeadLetter(
-                f"an output for {message.topic} has {len(message.value)} bytes, more than "
-                f"{self._kafka.max_request_bytes}",
-                code="output_too_large",
-            ) from error
-        except KafkaError as error:
-            raise Stop(f"producer cannot send to {message.topic}: {error!r}") from error
-        metrics.PUBLISHED.labels(self._pipeline, message.topic).inc()
-        return future
+            async with asyncio.timeout(_FLUSH_S):
+                await self._producer.stop()
+        except (KafkaError, TimeoutError) as error:
+            log.warning("producer_not_closed", pipeline=self._pipeline, error=repr(error))
 
-    async def confirm(self, futures: Sequence[asyncio.Future[object]]) -> None:
+    def check(self, message: Outgoing) -> None:
+        """DeadLetter for a message that its topic would not take: that is the record's failure.
+
+        Asked before anything of a record is sent, so that a record is published whole or not at
+        all; and a refusal by the broker would leave the producer unusable (point 8).
+        """
+        size = DefaultRecordBatchBuilder.estimate_size_in_bytes(
+            message.key, message.value, [*message.headers, _TRACE]
+        )
+        limit = self._limits.get(message.topic, self._kafka.max_request_bytes)
+        if size > limit:
+            raise DeadLetter(
+                f"an output for {message.topic} has {size} bytes, more than {limit}",
+                code="output_too_large",
+            )
+
+    async def _enqueue(self, message: Outgoing, traceparent: str) -> asyncio.Future[Any]:
+        """Hand one message to the producer, in order; the future is its confirmation."""
+        assert self._producer is not None, "publisher is not started"  # noqa: S101
+        headers = [*message.headers, ("traceparent", traceparent.encode())]
+        try:
+            async with asyncio.timeout(self._kafka.send_deadline_s):
+                while True:
+                    try:
+                        future: asyncio.Future[Any] = await self._producer.send(
+                            message.topic, value=message.value, key=message.key, headers=headers
+                        )
+                    except KafkaTimeoutError:
+                        continue  # no room in the buffer while the broker is away
+                    return future
+        except MessageSizeTooLargeError as error:
+            raise DeadLetter(str(error), code="output_too_large") from error
+        except (KafkaError, TimeoutError) as error:
+            raise Stop(f"producer cannot send to {message.topic}: {error!r}") from error
+
+    async def _confirm(self, futures: Sequence[asyncio.Future[Any]]) -> None:
         """Wait until the broker has all of them; anything else is Stop."""
         if not futures:
             return
         try:
             async with asyncio.timeout(self._kafka.send_deadline_s):
-                await asyncio.gather(*futures)
+                confirmed = await asyncio.gather(*futures)
         except TimeoutError as error:
             raise Stop(
                 f"the broker confirmed nothing for {self._kafka.send_deadline_s:g} s"
             ) from error
-        except RecordTooLargeError as error:
-            raise Stop(f"the broker refused a record as too large: {error!r}") from error
         except KafkaError as error:
             raise Stop(f"the producer is unusable: {error!r}") from error
+        for topic, count in Tally(metadata.topic for metadata in confirmed).items():
+            self._counter(topic).inc(count)
+
+    async def send(self, outgoing: Sequence[tuple[Outgoing, str]]) -> None:
+        """Send checked (message, traceparent) pairs in order, wait for every confirmation."""
+        futures: list[asyncio.Future[Any]] = []
+        try:
+            for message, trace in outgoing:
+                futures.append(await self._enqueue(message, trace))
+            await self._confirm(futures)
+        except BaseException:
+            for future in futures:
+                future.cancel()  # nobody will ask; the records are repeated
+            raise
 
     async def publish(self, messages: Sequence[tuple[Message, str]]) -> None:
-        """Send (message, traceparent) pairs in order and wait for every confirmation."""
-        futures = [await self.enqueue(message, trace) for message, trace in messages]
-        await self.confirm(futures)
+        """The same with a check before: DeadLetter, with nothing sent, for a message too large."""
+        for message, _ in messages:
+            self.check(message)
+        await self.send(messages)
+
+    def _counter(self, topic: str) -> Counter:
+        counter = self._published.get(topic)
+        if counter is None:
+            counter = self._published[topic] = metrics.PUBLISHED.labels(self._pipeline, topic)
+        return counter

@@ -28,6 +28,8 @@ log = structlog.get_logger()
 # A supervisor reads this line to learn where the service listens.
 READY_PREFIX = "assay-ready "
 
+_HTTP_END_S = 6.0
+
 
 @dataclass(slots=True)
 class Service:
@@ -56,19 +58,12 @@ async def run(service: Service, settings: Settings) -> None:
         app.mount("/", service.app)
     sock = http.bind(settings.http)
     server = http.server(app)
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    tasks: set[asyncio.Task[Any]] = {
-        asyncio.create_task(server.serve(sockets=[sock]), name="http"),
-        asyncio.create_task(stop.wait(), name="signal"),
-    }
+    serving = asyncio.create_task(server.serve(sockets=[sock]), name="http")
     runners = [Runner(service.name, p, settings.kafka, health) for p in service.pipelines]
     async with contextlib.AsyncExitStack() as stack:
+        starting = asyncio.create_task(_start(service, runners, stack), name="start")
+        tasks = {serving, starting, asyncio.create_task(_signal().wait(), name="signal")}
         try:
-            starting = asyncio.create_task(_start(service, runners, stack), name="start")
-            tasks.add(starting)
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
@@ -78,17 +73,29 @@ async def run(service: Service, settings: Settings) -> None:
                 health.note("service", None)
                 _announce(service, sock)
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            health.note("service", "stopping")
             for task in tasks:
                 if task.done() and task.get_name() != "signal":
                     task.result()
                     raise Stop(f"{task.get_name()} ended by itself")
             log.info("stopping")
         finally:
-            await asyncio.gather(*(r.stop(service.drain_s) for r in runners))
+            health.note("service", "stopping")
+            # What still starts must not go on behind the back of what is stopped.
+            await _end([starting])
+            await _stop(runners, service.drain_s)
             server.should_exit = True
+            await asyncio.wait([serving], timeout=_HTTP_END_S)
             await _end(tasks)
     log.info("stopped")
+
+
+def _signal() -> asyncio.Event:
+    """Set by SIGTERM or SIGINT. A second one changes nothing: the end is bounded in time, and a
+    terminal sends its own beside the supervisor's."""
+    signalled = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, signalled.set)
+    return signalled
 
 
 async def _start(
@@ -103,13 +110,17 @@ async def _background(work: Callable[[], Awaitable[None]]) -> None:
     await work()
 
 
+async def _stop(runners: Sequence[Runner], drain_s: float) -> None:
+    """All of them, whatever one of them says; what ended the service is what is reported."""
+    ended = await asyncio.gather(*(r.stop(drain_s) for r in runners), return_exceptions=True)
+    for runner, error in zip(runners, ended, strict=True):
+        if error is not None:
+            log.error("pipeline_not_stopped", pipeline=runner.name, error=repr(error))
+
+
 async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
-    server = next(task for task in tasks if task.get_name() == "http")
     for task in tasks:
-        if task is not server:
-            task.cancel()
-    await asyncio.wait([server], timeout=6)
-    server.cancel()
+        task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
@@ -130,17 +141,11 @@ def main(name: str, model: type[S], build: Callable[[S], Service]) -> None:
     """
     try:
         settings = load(model)
+        logging.configure(settings.log, name)
+        asyncio.run(run(build(settings), settings))
     except SettingsError as error:
         print(f"{name}: settings are not usable\n{error}", file=sys.stderr)
         sys.exit(2)
-    logging.configure(settings.log, name)
-    try:
-        service = build(settings)
-    except SettingsError as error:
-        print(f"{name}: settings are not usable\n{error}", file=sys.stderr)
-        sys.exit(2)
-    try:
-        asyncio.run(run(service, settings))
     except Stop as reason:
         log.error("stopped_by_failure", reason=str(reason))
         sys.exit(1)

@@ -45,7 +45,10 @@ class KafkaSection(Section):
     overrun: Literal["stop", "continue"] = Field(
         "stop", description="what to do when retention removed unread records"
     )
-    stall_s: float = Field(120, gt=0, description="lag without progress for so long: exit")
+    stall_s: float = Field(120, gt=0, description="lag and nothing read for so long: exit")
+    busy_stall_s: float = Field(
+        900, gt=0, description="records in flight and none done for so long: exit"
+    )
 
 
 class HttpSection(Section):
@@ -84,21 +87,27 @@ def load(model: type[S], environ: Mapping[str, str] | None = None) -> S:
     for name, raw in sorted(environ.items()):
         if not name.startswith(_PREFIX):
             continue
-        section, _, key = name[len(_PREFIX) :].lower().partition("__")
+        section, separator, key = name[len(_PREFIX) :].lower().partition("__")
         if section in _SERVICE_SECTIONS and section not in model.model_fields:
             continue
+        if not separator and not _misspelt(name, known):
+            continue  # a variable of the project's tools and tests, as ASSAY_REQUIRE_SERVERS
         value: Any = raw
         if (section, key) not in known and key.endswith("_file"):
             key = key.removesuffix("_file")
             try:
                 value = Path(raw).read_text(encoding="utf-8").strip()
-            except OSError as error:
-                problems.append(f"{name}: cannot read {raw!r}: {error.strerror}")
+            except (OSError, UnicodeError) as error:
+                reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8 text"
+                problems.append(f"{name}: cannot read {raw!r}: {reason}")
                 continue
         if (section, key) not in known:
             problems.append(_unknown(name, known))
             continue
-        tree.setdefault(section, {})[key] = _decoded(value, known[section, key])
+        if key in tree.setdefault(section, {}):
+            problems.append(f"{name}: set beside {_variable(section, key)}; one of them must go")
+            continue
+        tree[section][key] = _decoded(value, known[section, key])
     try:
         settings = model.model_validate(tree)
     except ValidationError as error:
@@ -112,7 +121,7 @@ def load(model: type[S], environ: Mapping[str, str] | None = None) -> S:
 
 
 def _variable(section: str, key: str = "") -> str:
-    return f"{_PREFIX}{section.upper()}__{key.upper()}"
+    return f"{_PREFIX}{section.upper()}__{key.upper()}".removesuffix("__")
 
 
 def _known_keys(model: type[Settings]) -> dict[tuple[str, str], Any]:
@@ -123,6 +132,17 @@ def _known_keys(model: type[Settings]) -> dict[tuple[str, str], Any]:
             for key, inner in annotation.model_fields.items():
                 known[section, key] = inner.annotation
     return known
+
+
+def _misspelt(name: str, known: Mapping[tuple[str, str], Any]) -> bool:
+    """Whether a name without the double underscore was meant as a setting."""
+    sections = {f"{_PREFIX}{section.upper()}" for section, _ in known}
+    names = [_variable(*pair) for pair in known]
+    return (
+        name in sections
+        or any(name.startswith(f"{section}_") for section in sections)
+        or bool(difflib.get_close_matches(name, names, n=1, cutoff=0.85))
+    )
 
 
 def _unknown(name: str, known: Mapping[tuple[str, str], Any]) -> str:

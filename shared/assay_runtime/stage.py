@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import structlog
@@ -11,8 +11,9 @@ import structlog
 from assay.envelope import Message
 from assay_runtime import metrics
 from assay_runtime.dead_letters import DeadLetterLimit, dead_letter
-from assay_runtime.failures import DeadLetter, HandlerInstruction, Pause, Stop
-from assay_runtime.publisher import Publisher
+from assay_runtime.failures import DeadLetter, HandlerInstruction
+from assay_runtime.outages import Outages
+from assay_runtime.publisher import Outgoing, Publisher
 from assay_runtime.records import Decoder, Delivery, Record
 
 log = structlog.get_logger()
@@ -70,43 +71,60 @@ class Stage:
         self._publisher = publisher
         self._limit = limit
         self._keeps_dead_letters = keeps_dead_letters
-        self._on_pause = on_pause
-        self._pause_s = pause_s
+        self._outages = Outages(pipeline, on_pause, pause_s)
 
     async def run(self, records: Sequence[Record]) -> None:
         """Handle the records in order and confirm their outputs; CancelledError leaves them
         undone, which is safe at any point."""
-        outcomes: list[Outcome | None] = []
-        deliveries: list[Delivery[Any]] = []
-        for record in records:
-            try:
-                deliveries.append(self._decode(record))
-                outcomes.append(None)
-            except DeadLetter as reason:
-                outcomes.append(reason)
+        decoded = [self._decoded(record) for record in records]
+        deliveries = [found for found in decoded if isinstance(found, Delivery)]
         handled = iter(await self._handle(deliveries) if deliveries else ())
-        spans = iter(deliveries)
-        futures: list[asyncio.Future[object]] = []
-        for record, outcome in zip(records, outcomes, strict=True):
-            if outcome is None:
-                trace = next(spans).span.traceparent
-                outcome = next(handled)
-            else:
-                trace = record.span().traceparent
-            if not isinstance(outcome, DeadLetter):
-                try:
-                    futures += [await self._publisher.enqueue(m, trace) for m in outcome]
-                    self._limit.note(dead=False)
-                    continue
-                except DeadLetter as too_large:
-                    outcome = too_large
-            if future := await self._bury(record, outcome, trace):
-                futures.append(future)
-        await self._publisher.confirm(futures)
+        outgoing: list[tuple[Outgoing, str]] = []
+        # Everything is judged before anything is sent: above the limit nothing is sent at all.
+        for record, found in zip(records, decoded, strict=True):
+            span = found.span if isinstance(found, Delivery) else record.span()
+            trace = span.traceparent
+            outcome = next(handled) if isinstance(found, Delivery) else found
+            messages = self._sendable(outcome)
+            self._limit.note(dead=isinstance(messages, DeadLetter))
+            if isinstance(messages, DeadLetter):
+                messages = self._bury(record, messages, trace)
+            outgoing += [(message, trace) for message in messages]
+        await self._publisher.send(outgoing)
 
-    async def _bury(
-        self, record: Record, reason: DeadLetter, trace: str
-    ) -> asyncio.Future[object] | None:
+    def _decoded(self, record: Record) -> Delivery[Any] | DeadLetter:
+        try:
+            return self._decode(record)
+        except DeadLetter as reason:
+            return reason
+        except HandlerInstruction:
+            raise
+        except Exception:
+            log.exception(
+                "decoder_failed",
+                pipeline=self._pipeline,
+                topic=record.topic,
+                partition=record.partition,
+                offset=record.offset,
+            )
+            return DeadLetter(
+                f"the record could not be read; see the log of {self._service}",
+                code="decoder_failed",
+                request_id=record.header("ce_requestid"),
+            )
+
+    def _sendable(self, outcome: Outcome) -> Sequence[Outgoing] | DeadLetter:
+        """The outcome, or a DeadLetter where one of its messages is too large to be sent."""
+        if isinstance(outcome, DeadLetter):
+            return outcome
+        try:
+            for message in outcome:
+                self._publisher.check(message)
+        except DeadLetter as too_large:
+            return too_large
+        return outcome
+
+    def _bury(self, record: Record, reason: DeadLetter, trace: str) -> Sequence[Outgoing]:
         metrics.DEAD_LETTERED.labels(self._pipeline, record.topic, reason.code).inc()
         log.warning(
             "record_dead_lettered",
@@ -119,16 +137,16 @@ class Stage:
             request_id=reason.request_id or record.header("ce_requestid"),
             trace_id=trace[3:35],
         )
-        self._limit.note(dead=True)
         if not self._keeps_dead_letters:
-            return None
-        return await self._publisher.enqueue(dead_letter(record, reason, self._service), trace)
+            return ()
+        return (dead_letter(record, reason, self._service, self._publisher.check),)
 
     async def _handle(self, deliveries: Sequence[Delivery[Any]]) -> Sequence[Outcome]:
         """Outcomes of all deliveries; outages are waited out, bugs are isolated to a record."""
-        outcomes = await self._attempt(deliveries)
-        if outcomes is not None:
-            return outcomes
+        if len(deliveries) > 1:
+            outcomes = await self._attempt(deliveries)
+            if outcomes is not None:
+                return outcomes
         alone: list[Outcome] = []
         for delivery in deliveries:
             alone += await self._attempt_alone(delivery)
@@ -137,7 +155,9 @@ class Stage:
     async def _attempt(self, deliveries: Sequence[Delivery[Any]]) -> Sequence[Outcome] | None:
         """The handler's outcomes, or None when the deliveries must be tried one by one."""
         try:
-            return await self._waiting_out(lambda: self._handler(deliveries))
+            outcomes = await self._outages.wait_out(lambda: self._handler(deliveries))
+            if len(outcomes) != len(deliveries):
+                raise RuntimeError(f"{len(outcomes)} outcomes for {len(deliveries)} deliveries")
         except DeadLetter as reason:
             return [reason] if len(deliveries) == 1 else None
         except HandlerInstruction:
@@ -145,41 +165,21 @@ class Stage:
         except Exception:
             log.exception("handler_failed", pipeline=self._pipeline, records=len(deliveries))
             return None
+        return outcomes
 
     async def _attempt_alone(self, delivery: Delivery[Any]) -> Sequence[Outcome]:
-        for attempt in range(1, _BUG_TRIES + 1):
-            outcomes = await self._attempt([delivery])
-            if outcomes is not None:
-                return outcomes
-            await asyncio.sleep(0.1 * attempt)
+        """One delivery; what is logged meanwhile carries its request and trace."""
+        with structlog.contextvars.bound_contextvars(
+            request_id=delivery.attributes.request_id, trace_id=delivery.span.trace_id
+        ):
+            for attempt in range(1, _BUG_TRIES + 1):
+                outcomes = await self._attempt([delivery])
+                if outcomes is not None:
+                    return outcomes
+                await asyncio.sleep(0.1 * attempt)
         reason = DeadLetter(
             f"the handler failed {_BUG_TRIES} times; see the log of {self._service}",
             code="handler_failed",
             request_id=delivery.attributes.request_id,
         )
         return [reason]
-
-    async def _waiting_out(
-        self, call: Callable[[], Awaitable[Sequence[Outcome]]]
-    ) -> Sequence[Outcome]:
-        """Repeat the call for as long as it says Pause: wait in place, lose nothing."""
-        paused: str | None = None
-        try:
-            while True:
-                try:
-                    return await call()
-                except Pause as outage:
-                    if paused != outage.what:
-                        log.warning("paused", pipeline=self._pipeline, reason=str(outage))
-                        paused = outage.what
-                    metrics.PAUSED.labels(self._pipeline, outage.what).set(1)
-                    self._on_pause(str(outage))
-                    await asyncio.sleep(self._pause_s)
-        finally:
-            if paused is not None:
-                metrics.PAUSED.labels(self._pipeline, paused).set(0)
-                self._on_pause(None)
-                log.info("resumed", pipeline=self._pipeline, what=paused)
-
-
-__all__ = ["Handler", "Outcome", "Stage", "Stop", "per_record"]

@@ -62,9 +62,11 @@ def seen(record: Record, *, tenant: str, log: str = "") -> Seen:
     """A record of any topic; never raises on what it holds."""
     value, headers = record.value or b"", text_headers(record.headers)
     sha256 = hashlib.sha256(value).hexdigest()
-    request_id, meta, content, problem = headers.get("ce_requestid", ""), {}, {}, None
-    own_id = headers.get("ce_id", "")
-    identity = own_id
+    request_id = headers.get("ce_requestid", "")
+    identity = own_id = headers.get("ce_id", "")
+    meta: dict[str, Any] = {}
+    content: dict[str, Any] = {}
+    problem: str | None = None
     if record.topic == SUBMITTED:
         who = identify(
             record.topic, record.partition, record.offset, record.headers, value,

@@ -73,7 +73,8 @@ class StoreUrls:
     @classmethod
     def under(cls, data: Path) -> StoreUrls:
         """Where `assay up --data` keeps them."""
-        return cls(*(f"sqlite:///{data / name}.sqlite" for name in ("ledger", "evidence", "requests")))  # fmt: skip
+        names = ("ledger", "evidence", "requests")
+        return cls(*(f"sqlite:///{data / name}.sqlite" for name in names))
 
 
 _LEDGER = (
@@ -87,18 +88,21 @@ _CONSUMED = "SELECT topic, partition, next_offset FROM {}"
 
 async def read_stores(urls: StoreUrls) -> Stores:
     """All rows; the values themselves are reduced to hashes while reading."""
+    ledger = await _rows(urls.ledger, _LEDGER, "entry", "ledger_entry")
+    evidence = await _rows(urls.evidence, _EVIDENCE, "evidence", "evidence")
+    requests = await _rows(urls.requests, _REQUESTS, "request", "request")
     return Stores(
         ledger=[
-            LedgerRow(*row[:6], bytes(row[6]).hex(), row[7], _sha256(row[8]))
-            for row in await _rows(urls.ledger, _LEDGER, "entry", "ledger_entry")
+            LedgerRow(
+                network, request, wallet, score, at, source, made.hex(), event, _sha256(value)
+            )
+            for network, request, wallet, score, at, source, made, event, value in ledger
         ],
         evidence=[
-            EvidenceRow(*row[:6], _sha256(row[6]))
-            for row in await _rows(urls.evidence, _EVIDENCE, "evidence", "evidence")
+            EvidenceRow(shard, seq, kind, topic, partition, offset, _sha256(value))
+            for shard, seq, kind, topic, partition, offset, value in evidence
         ],
-        requests=[
-            RequestRow(*row) for row in await _rows(urls.requests, _REQUESTS, "request", "request")
-        ],
+        requests=[RequestRow(request, status) for request, status in requests],
     )
 
 
@@ -113,13 +117,15 @@ def _sha256(value: bytes | None) -> str | None:
     return None if value is None else hashlib.sha256(value).hexdigest()
 
 
-async def _rows(url: str, sql: str, sqlite_table: str, postgres_table: str) -> list[Any]:
+async def _rows(
+    url: str, sql: str, sqlite_table: str, postgres_table: str
+) -> list[tuple[Any, ...]]:
     if url.startswith("sqlite:///"):
         path = Path(url.removeprefix("sqlite:///"))
         with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=30)) as db:
             return db.execute(sql.format(sqlite_table)).fetchall()
     connection = await asyncpg.connect(url)
     try:
-        return list(await connection.fetch(sql.format(postgres_table)))
+        return [tuple(row) for row in await connection.fetch(sql.format(postgres_table))]
     finally:
         await connection.close()

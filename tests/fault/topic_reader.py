@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
 
 from assay.topics import catalogue
 from assay_runtime.records import Record
@@ -46,10 +46,7 @@ async def read_topics(bootstrap: str, *, tenant: str = "default", log: str = "")
     )
     await consumer.start()
     try:
-        present = await consumer.topics()
-        wanted = [topic.name for topic in catalogue().everything() if topic.name in present]
-        tps = await _partitions(consumer, wanted)
-        return await _read(consumer, tps, tenant, log)
+        return await _read(consumer, await _partitions(bootstrap), tenant, log)
     finally:
         await consumer.stop()
 
@@ -59,20 +56,28 @@ async def end_offsets(bootstrap: str) -> dict[tuple[str, int], int]:
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
     await consumer.start()
     try:
-        present = await consumer.topics()
-        wanted = [topic.name for topic in catalogue().everything() if topic.name in present]
-        ends = await consumer.end_offsets(await _partitions(consumer, wanted))
+        ends = await consumer.end_offsets(await _partitions(bootstrap))
         return {(tp.topic, tp.partition): offset for tp, offset in ends.items()}
     finally:
         await consumer.stop()
 
 
-async def _partitions(consumer: AIOKafkaConsumer, topics: Sequence[str]) -> list[TopicPartition]:
-    found = []
-    for topic in topics:
-        for number in sorted(consumer.partitions_for_topic(topic) or ()):
-            found.append(TopicPartition(topic, number))
-    return found
+async def _partitions(bootstrap: str) -> list[TopicPartition]:
+    """All partitions of the catalogue's topics; LookupError where the broker lacks a topic."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        described = await admin.describe_topics([t.name for t in catalogue().everything()])
+    finally:
+        await admin.close()
+    found = {topic["topic"]: topic["partitions"] for topic in described}
+    if empty := [name for name, partitions in found.items() if not partitions]:
+        raise LookupError(f"{bootstrap} has no {', '.join(sorted(empty))}")
+    return [
+        TopicPartition(name, number)
+        for name in sorted(found)
+        for number in sorted(partition["partition"] for partition in found[name])
+    ]
 
 
 async def _read(

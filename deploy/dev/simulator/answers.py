@@ -93,7 +93,8 @@ def _bounded(value: Any, schema: Any) -> Any:
     if "const" in schema:
         return schema["const"]
     if isinstance(value, int):
-        return max(schema.get("minimum", value), min(schema.get("maximum", value), value))
+        value = min(value, schema.get("maximum", value))
+        return max(value, schema.get("minimum", value))
     if isinstance(value, str | list):
         most = schema.get("maxLength" if isinstance(value, str) else "maxItems")
         return value if most is None else value[:most]

@@ -81,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--match", metavar="TEXT", help="only calls whose prompt holds this text meet faults")
     add("--match-seed", type=int, help="only calls with this model seed meet faults")
     add("--spare-retries", action="store_true", help="prompts with a previous attempt are spared")
+    add("--no-spare-probes", dest="spare_probes", action="store_false",
+        help="calls for an answer of at most 64 tokens are otherwise spared")  # fmt: skip
     add("--gullible", action="store_true", help="obey instructions inside the data")
     add("--latency-ms", type=float)
     add("--jitter-ms", type=float)

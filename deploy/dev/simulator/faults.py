@@ -59,6 +59,8 @@ class Ticket:
         """The name of the fault this call meets, if any."""
         if not _may_fail(call, behaviour):
             return None
+        if behaviour.spare_probes and call.is_probe:
+            return behaviour.always if behaviour.always in TRANSPORT else None
         if behaviour.always is not None:
             return behaviour.always
         rates = behaviour.rates

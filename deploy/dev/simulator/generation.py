@@ -150,7 +150,7 @@ class Generations:
             return
         try:
             async with asyncio.timeout(seconds):
-                await self.closing.wait()
+                await asyncio.sleep(99)
         except TimeoutError:
             return
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 MODEL = "simulator"
 # Nothing is behind this digest; it changes when the simulator's answers do.
 DIGEST = "51a7" * 14 + "00000001"
+_PROBE_TOKENS = 64
 _RETRY_BLOCK = "PREVIOUS ATTEMPT FAILED VALIDATION"
 
 
@@ -29,6 +30,11 @@ class Call:
     def is_retry(self) -> bool:
         """Whether the prompt tells about a failed attempt (SPEC S5.2)."""
         return _RETRY_BLOCK in self.prompt
+
+    @property
+    def is_probe(self) -> bool:
+        """Whether so short an answer is asked for that it can only be a test of the server."""
+        return 0 < self.max_tokens <= _PROBE_TOKENS
 
     @property
     def task(self) -> str:

@@ -60,9 +60,10 @@ def _string_numbers(answer: Answer, rng: Random) -> Reply:
 
 
 def _single_quotes(answer: Answer, rng: Random) -> Reply:
-    if not isinstance(answer.value, dict | list):
+    text = _single_quoted(answer.value)
+    if answer.is_text or text == answer.text:
         raise _NotApplicable
-    return Reply(_single_quoted(answer.value))
+    return Reply(text)
 
 
 def _think_draft(answer: Answer, rng: Random) -> Reply:

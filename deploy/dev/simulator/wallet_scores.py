@@ -16,6 +16,7 @@ from typing import Any
 DIMENSIONS = ("activity", "maturity", "diversity", "riskBehavior", "surveyMatch")
 _WEIGHTS = (2.0, 2.0, 2.0, 2.5, 1.5)
 _NEUTRAL = 50
+_LONGEST_FIGURE = 1e15
 _SECTIONS = re.compile(r"^## 1\.(.*?)^## 2\.(.*)^## 3\.", re.DOTALL | re.MULTILINE)
 _FEATURE = re.compile(r"^- (\w+): (.*)$", re.MULTILINE)
 _ANSWER = re.compile(r"^A\d+: (.*)$", re.MULTILINE)
@@ -126,13 +127,17 @@ def _survey_match(profile: str) -> int:
 
 
 def _reasoning(wallet: WalletPrompt, breakdown: Mapping[str, int]) -> str:
-    figures = {name: f"{wallet.number(name):g}" for name in _CITED}
+    figures = {name: _figure(wallet.number(name)) for name in _CITED}
     text = (
         "Simulated rating: {totalTransactions} transactions with {uniqueCounterparties} "
         "counterparties in {walletAge} days; {protocolsUsed} protocols and {numTokens} tokens; "
         "{repayCount} of {borrowCount} loans repaid, {liquidateCount} liquidations."
     ).format(**figures)
     return f"{text} Strongest dimension: {max(breakdown, key=lambda name: breakdown[name])}."
+
+
+def _figure(number: float) -> str:
+    return f"{number:.0f}" if number < _LONGEST_FIGURE else f"{number:g}"
 
 
 _CITED = (

@@ -17,7 +17,7 @@ from services.evidence.domain import (
     plan,
     read_header_bytes,
 )
-from services.evidence.store import Query
+from services.evidence.store import Page, Query, page_of
 
 _MIGRATIONS = (
     """
@@ -52,8 +52,12 @@ _COLUMNS = (
 )
 
 
+# Any number that no other lock of this database has.
+_WRITERS = 7_214_001
+
+
 class PostgresEvidence:
-    """EvidenceStore in one database; writers of one shard take turns on its row."""
+    """EvidenceStore in one database."""
 
     def __init__(self, url: str) -> None:
         self._pool = PostgresPool(url, _MIGRATIONS, "evidence")
@@ -69,26 +73,23 @@ class PostgresEvidence:
     ) -> list[Row]:
         shards = sorted({entry.partition for entry in entries})
         async with self._pool.transaction() as db:
-            await db.execute(
-                "INSERT INTO evidence_shard SELECT unnest($1::int[]), 0 ON CONFLICT DO NOTHING",
-                shards,
-            )
-            # Locked in ascending order; what is looked up next is what stands under the locks.
-            locked = await db.fetch(
-                "SELECT shard, next_seq FROM evidence_shard WHERE shard = ANY($1::int[])"
-                " ORDER BY shard FOR UPDATE",
-                shards,
+            # Writers take turns: ids must become visible in their order, or a reader that pages
+            # by id would never see a row that was committed late.
+            await db.execute("SELECT pg_advisory_xact_lock($1)", _WRITERS)
+            known = await db.fetch(
+                "SELECT shard, next_seq FROM evidence_shard WHERE shard = ANY($1::int[])", shards
             )
             stored = await _stored(db, [entry.event_id for entry in entries])
             stored |= await _stored(db, disputed(entries, stored))
-            rows = plan(entries, stored, dict(locked), lambda: secrets.token_bytes(SALT_BYTES))
+            rows = plan(entries, stored, dict(known), lambda: secrets.token_bytes(SALT_BYTES))
             await db.copy_records_to_table(
                 "evidence",
                 records=[_values(row) for row in rows],
                 columns=[name.strip(' "') for name in _COLUMNS.split(",")],
             )
             await db.executemany(
-                "UPDATE evidence_shard SET next_seq = $2 WHERE shard = $1",
+                "INSERT INTO evidence_shard VALUES ($1, $2)"
+                " ON CONFLICT (shard) DO UPDATE SET next_seq = excluded.next_seq",
                 sorted({row.shard: row.seq + 1 for row in rows}.items()),
             )
             await db.executemany(
@@ -105,10 +106,11 @@ class PostgresEvidence:
         found = {Position(row[0], row[1]): int(row[2]) for row in rows}
         return {position: found[position] for position in wanted if position in found}
 
-    async def query(self, query: Query, after: int, limit: int) -> list[tuple[int, Row]]:
+    async def query(self, query: Query, after: int, limit: int, max_bytes: int) -> Page:
         async with self._pool.connection() as db:
-            rows = await db.fetch(
-                f"SELECT id, {_COLUMNS} FROM evidence WHERE id > $1"
+            sizes = await db.fetch(
+                "SELECT id, coalesce(octet_length(value), 0) + octet_length(headers)"
+                " FROM evidence WHERE id > $1"
                 " AND ($2::text IS NULL OR request_id = $2) AND ($3::text IS NULL OR wallet = $3)"
                 " AND ($4::text IS NULL OR type = $4)"
                 " AND ($5::bigint IS NULL OR timestamp_ms >= $5) ORDER BY id LIMIT $6",
@@ -117,9 +119,13 @@ class PostgresEvidence:
                 query.wallet,
                 query.type,
                 query.since_ms,
-                limit,
+                limit + 1,
             )
-        return [(int(row["id"]), _row(row)) for row in rows]
+            ids, more = page_of([(row[0], row[1]) for row in sizes], limit, max_bytes)
+            rows = await db.fetch(
+                f"SELECT id, {_COLUMNS} FROM evidence WHERE id = ANY($1::bigint[]) ORDER BY id", ids
+            )
+        return Page([(int(row["id"]), _row(row)) for row in rows], ids[-1] if more else None)
 
 
 async def _stored(db: Any, ids: Sequence[str]) -> dict[str, bytes | None]:

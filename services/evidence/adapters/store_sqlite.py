@@ -18,7 +18,7 @@ from services.evidence.domain import (
     plan,
     read_header_bytes,
 )
-from services.evidence.store import Query
+from services.evidence.store import Page, Query, page_of
 
 _MIGRATIONS = (
     """
@@ -74,7 +74,7 @@ class SqliteEvidence:
         def write(db: sqlite3.Connection) -> list[Row]:
             stored = _stored(db, [entry.event_id for entry in entries])
             stored |= _stored(db, disputed(entries, stored))
-            next_seq = dict(db.execute("SELECT shard, max(seq) + 1 FROM evidence GROUP BY shard"))
+            next_seq = _next_seq(db, {entry.partition for entry in entries})
             rows = plan(entries, stored, next_seq, lambda: secrets.token_bytes(SALT_BYTES))
             db.executemany(
                 f"INSERT INTO evidence ({_COLUMNS}) VALUES (NULL{', ?' * 14})",
@@ -96,7 +96,7 @@ class SqliteEvidence:
         found = {Position(topic, partition): offset for topic, partition, offset in rows}
         return {position: found[position] for position in wanted if position in found}
 
-    async def query(self, query: Query, after: int, limit: int) -> list[tuple[int, Row]]:
+    async def query(self, query: Query, after: int, limit: int, max_bytes: int) -> Page:
         where, values = ["id > ?"], [after]
         for column, operator, value in (
             ("request_id", "=", query.request_id),
@@ -107,9 +107,24 @@ class SqliteEvidence:
             if value is not None:
                 where.append(f"{column} {operator} ?")
                 values.append(value)  # type: ignore[arg-type]
-        sql = f"SELECT {_COLUMNS} FROM evidence WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
-        rows = await self._file.read(lambda db: db.execute(sql, [*values, limit]).fetchall())
-        return [_row(row) for row in rows]
+        sizes_sql = (
+            "SELECT id, length(coalesce(value, '')) + length(headers) FROM evidence"
+            f" WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
+        )
+
+        def read(db: sqlite3.Connection) -> Page:
+            sizes = db.execute(sizes_sql, [*values, limit + 1]).fetchall()
+            ids, more = page_of(sizes, limit, max_bytes)
+            row_sql = f"SELECT {_COLUMNS} FROM evidence WHERE id = ?"
+            rows = [_row(db.execute(row_sql, (row_id,)).fetchone()) for row_id in ids]
+            return Page(rows, ids[-1] if more else None)
+
+        return await self._file.read(read)
+
+
+def _next_seq(db: sqlite3.Connection, shards: set[int]) -> dict[int, int]:
+    sql = "SELECT coalesce(max(seq) + 1, 0) FROM evidence WHERE shard = ?"
+    return {shard: db.execute(sql, (shard,)).fetchone()[0] for shard in shards}
 
 
 def _stored(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes | None]:

@@ -17,6 +17,7 @@ _MIGRATIONS = (
     """,
 )
 _COLUMNS = "request_id, content_sha256, status, accepted, outcome"
+_WITHOUT_ACCEPTED = "request_id, content_sha256, status, NULL, outcome"
 
 
 class PostgresRequests:
@@ -41,7 +42,15 @@ class PostgresRequests:
                 content_sha256,
                 now_ms,
             )
-            return await _get(db, request_id)
+            return await _get(db, request_id, _WITHOUT_ACCEPTED)
+
+    async def reopen(self, request_id: str) -> None:
+        async with self._pool.transaction() as db:
+            await db.execute(
+                "UPDATE request SET status = 'pending', outcome = NULL"
+                " WHERE request_id = $1 AND status = 'dead_lettered' AND accepted IS NULL",
+                request_id,
+            )
 
     async def accept(
         self, request_id: str, content_sha256: str, accepted: bytes, now_ms: int
@@ -50,8 +59,9 @@ class PostgresRequests:
             await db.execute(
                 "INSERT INTO request VALUES ($1, $2, 'pending', $3, NULL, $4)"
                 " ON CONFLICT (request_id) DO UPDATE SET accepted = excluded.accepted,"
-                " content_sha256 = excluded.content_sha256, touched_ms = excluded.touched_ms"
-                " WHERE request.accepted IS NULL AND"
+                " content_sha256 = excluded.content_sha256, touched_ms = excluded.touched_ms,"
+                " status = 'pending', outcome = NULL WHERE request.accepted IS NULL"
+                " AND request.status IN ('pending', 'dead_lettered') AND"
                 " coalesce(request.content_sha256, excluded.content_sha256)"
                 " = excluded.content_sha256",
                 request_id,
@@ -59,7 +69,7 @@ class PostgresRequests:
                 accepted,
                 now_ms,
             )
-            return await _get(db, request_id)
+            return await _get(db, request_id, _COLUMNS)
 
     async def conclude(self, endings: Sequence[Ending], now_ms: int) -> None:
         # In one order for all replicas, so that two of them cannot wait for each other.
@@ -68,7 +78,8 @@ class PostgresRequests:
             await db.executemany(
                 "INSERT INTO request VALUES ($1, NULL, $2, NULL, $3, $4)"
                 " ON CONFLICT (request_id) DO UPDATE SET status = excluded.status,"
-                " outcome = excluded.outcome, touched_ms = excluded.touched_ms"
+                " outcome = excluded.outcome, touched_ms = excluded.touched_ms, accepted ="
+                " CASE excluded.status WHEN 'dead_lettered' THEN request.accepted END"
                 " WHERE request.outcome IS NULL"
                 " OR (excluded.status = 'signed' AND request.status <> 'signed')",
                 [(e.request_id, e.status, e.outcome, now_ms) for e in ordered],
@@ -76,10 +87,11 @@ class PostgresRequests:
 
     async def get(self, request_id: str) -> Known | None:
         async with self._pool.connection() as db:
-            row = await db.fetchrow(
-                f"SELECT {_COLUMNS} FROM request WHERE request_id = $1", request_id
-            )
-        return Known(*row) if row else None
+            return await _found(db, request_id, _COLUMNS)
+
+    async def status(self, request_id: str) -> Known | None:
+        async with self._pool.connection() as db:
+            return await _found(db, request_id, _WITHOUT_ACCEPTED)
 
     async def endings(self, request_ids: Collection[str]) -> list[Known]:
         async with self._pool.connection() as db:
@@ -96,6 +108,12 @@ class PostgresRequests:
         return int(done.rpartition(" ")[2])
 
 
-async def _get(db: Any, request_id: str) -> Known:
-    row = await db.fetchrow(f"SELECT {_COLUMNS} FROM request WHERE request_id = $1", request_id)
-    return Known(*row)
+async def _found(db: Any, request_id: str, columns: str) -> Known | None:
+    row = await db.fetchrow(f"SELECT {columns} FROM request WHERE request_id = $1", request_id)
+    return Known(*row) if row else None
+
+
+async def _get(db: Any, request_id: str, columns: str) -> Known:
+    found = await _found(db, request_id, columns)
+    assert found is not None  # noqa: S101 - written a statement ago
+    return found

@@ -18,6 +18,7 @@ _MIGRATIONS = (
     """,
 )
 _COLUMNS = "request_id, content_sha256, status, accepted, outcome"
+_WITHOUT_ACCEPTED = "request_id, content_sha256, status, NULL, outcome"
 _LOOK_UP = 500
 
 
@@ -41,9 +42,18 @@ class SqliteRequests:
                 " content_sha256 = coalesce(content_sha256, excluded.content_sha256)",
                 (request_id, content_sha256, now_ms),
             )
-            return _get(db, request_id)
+            return _get(db, request_id, _WITHOUT_ACCEPTED)
 
         return await self._file.write(write)
+
+    async def reopen(self, request_id: str) -> None:
+        await self._file.write(
+            lambda db: db.execute(
+                "UPDATE request SET status = 'pending', outcome = NULL"
+                " WHERE request_id = ? AND status = 'dead_lettered' AND accepted IS NULL",
+                (request_id,),
+            )
+        )
 
     async def accept(
         self, request_id: str, content_sha256: str, accepted: bytes, now_ms: int
@@ -52,12 +62,13 @@ class SqliteRequests:
             db.execute(
                 "INSERT INTO request VALUES (?, ?, 'pending', ?, NULL, ?)"
                 " ON CONFLICT (request_id) DO UPDATE SET accepted = excluded.accepted,"
-                " content_sha256 = excluded.content_sha256, touched_ms = excluded.touched_ms"
-                " WHERE accepted IS NULL"
+                " content_sha256 = excluded.content_sha256, touched_ms = excluded.touched_ms,"
+                " status = 'pending', outcome = NULL"
+                " WHERE accepted IS NULL AND status IN ('pending', 'dead_lettered')"
                 " AND coalesce(content_sha256, excluded.content_sha256) = excluded.content_sha256",
                 (request_id, content_sha256, accepted, now_ms),
             )
-            return _get(db, request_id)
+            return _get(db, request_id, _COLUMNS)
 
         return await self._file.write(write)
 
@@ -66,7 +77,8 @@ class SqliteRequests:
             db.executemany(
                 "INSERT INTO request VALUES (?, NULL, ?, NULL, ?, ?)"
                 " ON CONFLICT (request_id) DO UPDATE SET status = excluded.status,"
-                " outcome = excluded.outcome, touched_ms = excluded.touched_ms"
+                " outcome = excluded.outcome, touched_ms = excluded.touched_ms,"
+                " accepted = CASE excluded.status WHEN 'dead_lettered' THEN accepted END"
                 " WHERE outcome IS NULL OR (excluded.status = 'signed' AND status <> 'signed')",
                 [(e.request_id, e.status, e.outcome, now_ms) for e in endings],
             )
@@ -74,13 +86,10 @@ class SqliteRequests:
         await self._file.write(write)
 
     async def get(self, request_id: str) -> Known | None:
-        def read(db: sqlite3.Connection) -> Known | None:
-            row = db.execute(
-                f"SELECT {_COLUMNS} FROM request WHERE request_id = ?", (request_id,)
-            ).fetchone()
-            return Known(*row) if row else None
+        return await self._file.read(lambda db: _found(db, request_id, _COLUMNS))
 
-        return await self._file.read(read)
+    async def status(self, request_id: str) -> Known | None:
+        return await self._file.read(lambda db: _found(db, request_id, _WITHOUT_ACCEPTED))
 
     async def endings(self, request_ids: Collection[str]) -> list[Known]:
         def read(db: sqlite3.Connection) -> list[Known]:
@@ -102,8 +111,12 @@ class SqliteRequests:
         )
 
 
-def _get(db: sqlite3.Connection, request_id: str) -> Known:
-    row = db.execute(
-        f"SELECT {_COLUMNS} FROM request WHERE request_id = ?", (request_id,)
-    ).fetchone()
-    return Known(*row)
+def _found(db: sqlite3.Connection, request_id: str, columns: str) -> Known | None:
+    row = db.execute(f"SELECT {columns} FROM request WHERE request_id = ?", (request_id,))
+    return Known(*found) if (found := row.fetchone()) else None
+
+
+def _get(db: sqlite3.Connection, request_id: str, columns: str) -> Known:
+    found = _found(db, request_id, columns)
+    assert found is not None  # noqa: S101 - written a statement ago
+    return found

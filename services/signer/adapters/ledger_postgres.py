@@ -65,12 +65,6 @@ _MIGRATIONS = (
       FOR EACH ROW WHEN (NEW.last_ms < OLD.last_ms) EXECUTE FUNCTION ledger_refuse();
     """,
 )
-# Another signer was faster: the same transaction again finds what it left.
-_CONTENTION = (
-    asyncpg.UniqueViolationError,
-    asyncpg.DeadlockDetectedError,
-    asyncpg.SerializationError,
-)
 _TRIES = 5
 
 
@@ -148,14 +142,21 @@ class PostgresLedger:
         return await self._write(write)
 
     async def _write(self, function: Callable[[Any], Awaitable[T]]) -> T:
-        """`function` in one transaction, again where another signer came first."""
+        """`function` in one transaction; again where another signer came first, because then it
+        finds what that one left."""
+        reason: Exception | None = None
         for attempt in range(_TRIES):
             try:
                 async with self._pool.transaction() as db:
                     return await function(db)
-            except _CONTENTION as error:
+            except asyncpg.UniqueViolationError as error:
                 reason = error
-                await asyncio.sleep(0.01 * attempt)
+            except Pause as outage:
+                # A deadlock or a failed serialisation is over already; other outages are not.
+                if not isinstance(outage.__cause__, asyncpg.TransactionRollbackError):
+                    raise
+                reason = outage
+            await asyncio.sleep(0.01 * attempt)
         raise Pause("ledger", f"PostgreSQL: contention does not end: {reason}")
 
 

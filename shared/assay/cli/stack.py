@@ -8,6 +8,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import typer
+
 _DEFAULT = "127.0.0.1:9092"
 
 
@@ -27,10 +29,14 @@ def running_stack() -> dict[str, Any] | None:
 
 
 def default_bootstrap(given: str | None) -> str:
-    """`--bootstrap`, else ASSAY_KAFKA__BOOTSTRAP, else the running stack's, else the local port."""
-    if given:
-        return given
-    if configured := os.environ.get("ASSAY_KAFKA__BOOTSTRAP"):
-        return configured
-    stack = running_stack()
-    return str(stack["bootstrap"]) if stack else _DEFAULT
+    """`--bootstrap`, else ASSAY_KAFKA__BOOTSTRAP, else the running stack's, else the local port.
+
+    typer.BadParameter where it is no `host:port[,host:port…]`.
+    """
+    stack = running_stack() or {}
+    found = given or os.environ.get("ASSAY_KAFKA__BOOTSTRAP") or stack.get("bootstrap") or _DEFAULT
+    for address in str(found).split(","):
+        host, _, port = address.strip().rpartition(":")
+        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+            raise typer.BadParameter(f"{address!r} is no host:port", param_hint="--bootstrap")
+    return str(found)

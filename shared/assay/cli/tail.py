@@ -8,8 +8,8 @@ import sys
 from typing import Annotated, Literal
 
 import typer
-from aiokafka.errors import KafkaError
 
+from assay.cli.failures import ending_cleanly
 from assay.cli.stack import default_bootstrap
 from assay.client import Outcomes
 
@@ -28,16 +28,14 @@ def tail(
     """Print signed scores.
 
     Exit codes: 0 after --count scores, or after --timeout when no --count was given, or when
-    interrupted; 1 when fewer than --count came in time or the broker cannot be read.
+    interrupted; 1 when fewer than --count came in time or the broker cannot be read; 2 wrong usage.
     """
-    try:
-        seen = asyncio.run(_tail(default_bootstrap(bootstrap), start, count, timeout, as_json))
-    except (KafkaError, LookupError) as error:
-        print(f"assay tail: cannot read from {default_bootstrap(bootstrap)}: {error}",
-              file=sys.stderr)  # fmt: skip
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(0) from None
+    address = default_bootstrap(bootstrap)
+    with ending_cleanly("tail", pipe_code=0):
+        try:
+            seen = asyncio.run(_tail(address, start, count, timeout, as_json))
+        except KeyboardInterrupt:
+            raise typer.Exit(0) from None
     if count is not None and seen < count:
         print(f"assay tail: {seen} of {count} scores within {timeout:g} s", file=sys.stderr)
         raise typer.Exit(1)

@@ -12,7 +12,9 @@ Country = Literal["IN", "US", "UK"]
 Confidence = Annotated[float, Field(ge=0, le=1)]
 Timestamp = Annotated[
     str,
-    Field(pattern=r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)$"),
+    Field(
+        pattern=r"^[0-9]{4}(-[0-9]{2}){2}T([0-9]{2}:){2}[0-9]{2}(\.[0-9]+)?(Z|[+-][0-9]{2}:[0-9]{2})$"
+    ),
 ]
 
 

@@ -57,7 +57,7 @@ class WalletFeatures(Part):
     repayCount: Count
     liquidateCount: Count
     numTokens: Count
-    diversificationScore: Annotated[int | float, Field(ge=0)]
+    diversificationScore: Count | Annotated[float, Field(ge=0)]
     concentrationRisk: Annotated[float, Field(ge=0)]
     supplyCount: Count
     withdrawCount: Count

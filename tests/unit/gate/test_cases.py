@@ -5,6 +5,7 @@ A case says accept (with the value), reject, or either (with the values that are
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections import Counter
 from pathlib import Path
@@ -79,10 +80,8 @@ def test_validators_agree() -> None:
         gate = Gate(case["schema"])
         reference = jsonschema.Draft202012Validator(case["schema"])
         values = [case["value"]] if "value" in case else []
-        try:
+        with contextlib.suppress(ValueError, RecursionError):
             values.append(json.loads(case["raw"]))
-        except (ValueError, RecursionError):
-            pass
         for value in values:
             if "Infinity" in exact(value) or "NaN" in exact(value):
                 continue

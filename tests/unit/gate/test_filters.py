@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -56,7 +55,9 @@ def test_schema_filter_splits_units(schema_file: str, tmp_path: Path) -> None:
     ]
     log = tmp_path / "log.txt"
     text = "\n\n".join(map(json.dumps, lines)) + "\nnot json\n" + '{"unit_id": "d", "score": 4,}'
-    code, valid, failed = run("validate", "schema", "--schema", schema_file, "--log", str(log), stdin=text)
+    code, valid, failed = run(
+        "validate", "schema", "--schema", schema_file, "--log", str(log), stdin=text
+    )
     assert code == 1
     assert valid == [
         {"unit_id": "a", "score": 5, "other": [1], "_metadata": {"n": 1}},
@@ -90,16 +91,22 @@ def test_exit_code_is_zero_only_if_all_passed(schema_file: str, config_file: str
 def test_rules_filter_splits_units(config_file: str) -> None:
     """S4.11: phase 2 leaves units unchanged and names the broken rule."""
     text = '{"unit_id": "a", "score": 5}\n{"unit_id": "b", "score": 2}\n'
-    code, valid, failed = run("validate", "rules", "--config", config_file, "--step", "rate", stdin=text)
+    code, valid, failed = run(
+        "validate", "rules", "--config", config_file, "--step", "rate", stdin=text
+    )
     assert code == 1
     assert valid == [{"unit_id": "a", "score": 5}]
     assert failed[0]["failure_stage"] == "validation"
     assert failed[0]["errors"] == [{"path": "$", "rule": "low", "message": "only 2"}]
-    code, valid, _ = run("validate", "rules", "--config", config_file, "--step", "empty", stdin=text)
+    code, valid, _ = run(
+        "validate", "rules", "--config", config_file, "--step", "empty", stdin=text
+    )
     assert (code, len(valid)) == (0, 2)
 
 
-@pytest.mark.parametrize("bad", [b'{"unit_id": "\xff"}\n', b'{"unit_id": "' + b"x" * 9_000_000 + b'"}\n'])
+@pytest.mark.parametrize(
+    "bad", [b'{"unit_id": "\xff"}\n', b'{"unit_id": "' + b"x" * 9_000_000 + b'"}\n']
+)
 def test_a_bad_line_does_not_stop_the_next(schema_file: str, bad: bytes) -> None:
     """X.5: lines that are no UTF-8 or too long are failures of their own."""
     text = bad + b'{"unit_id": "z", "score": 1}\n'
@@ -124,30 +131,27 @@ def test_unusable_settings_exit_with_two(config_file: str, tmp_path: Path) -> No
         assert b"assay validate: " in done.stderr
 
 
-def test_memory_stays_constant(schema_file: str) -> None:
-    """S4.11: 60,000 units of 1 kB pass through less memory than they fill."""
-    limit = 700 << 20
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
+def test_memory_stays_constant(schema_file: str, tmp_path: Path) -> None:
+    """S4.11: ten times the units take no more memory."""
+    main = MAIN.removesuffix(" app()") + (
+        "\nimport sys\ntry: app()\nfinally: print("
+        "open('/proc/self/status').read().split('VmHWM:')[1].split()[0], file=sys.stderr)"
+    )
     line = json.dumps({"unit_id": "u", "score": 1, "pad": "x" * 1000}).encode() + b"\n"
-    process = subprocess.Popen(
-        [sys.executable, "-c", MAIN, "validate", "schema", "--schema", schema_file],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
-    )  # fmt: skip
-    peaks, lines = [], 0
-    assert process.stdin is not None
-    assert process.stdout is not None
-    for _ in range(60):
-        process.stdin.write(line * 1000)
-        process.stdin.flush()
-        for _ in range(900):
-            lines += bool(process.stdout.readline())
-        status = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8")
-        peaks.append(int(status.split("VmHWM:")[1].split()[0]))
-    process.stdin.close()
-    lines += sum(1 for _ in process.stdout)
-    assert process.wait(60) == 0
-    assert lines == 60_000
-    assert peaks[-1] - peaks[4] < 8_000
+    peaks = []
+    for units in (3_000, 30_000):
+        source = tmp_path / f"{units}.jsonl"
+        source.write_bytes(line * units)
+        with source.open("rb") as stdin:
+            done = subprocess.run(
+                [sys.executable, "-c", main, "validate", "schema", "--schema", schema_file],
+                stdin=stdin, capture_output=True, timeout=120,
+            )  # fmt: skip
+        assert done.returncode == 0
+        assert done.stdout.count(b"\n") == units
+        peaks.append(int(done.stderr))
+    assert peaks[1] - peaks[0] < 4_000
 
 
 def test_judge_answers_in_order() -> None:
@@ -167,7 +171,16 @@ def test_judge_answers_in_order() -> None:
     assert code == 1
     assert err == []
     assert [line["id"] for line in out] == [1, "two", 3, 4, 5, 6, None, None]
-    assert [line["accepted"] for line in out] == [True, False, False, True, False, False, False, False]
+    assert [line["accepted"] for line in out] == [
+        True,
+        False,
+        False,
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert set(out[0]) == {"id", "accepted", "value", "stage", "errors", "repairs"}
     assert set(out[1]) == {"id", "accepted", "stage", "errors", "repairs"}
     assert out[0]["value"] == {"score": 5}
@@ -175,7 +188,9 @@ def test_judge_answers_in_order() -> None:
     assert run("gate", "judge", stdin=json.dumps(requests[3]))[0] == 0
 
 
-@pytest.mark.parametrize("command", [("validate", "schema"), ("validate", "rules"), ("gate", "judge")])
+@pytest.mark.parametrize(
+    "command", [("validate", "schema"), ("validate", "rules"), ("gate", "judge")]
+)
 def test_help_says_what_the_exit_codes_mean(command: tuple[str, str]) -> None:
     """S4.11: documented where people look."""
     done = subprocess.run(

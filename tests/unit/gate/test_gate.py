@@ -17,7 +17,10 @@ SCORE: dict[str, Any] = {
         "score": {"type": "integer", "minimum": 0, "maximum": 1000},
         "scoreBreakdown": {
             "type": "object",
-            "properties": {"activity": {"$ref": "#/$defs/part"}, "surveyMatch": {"$ref": "#/$defs/part"}},
+            "properties": {
+                "activity": {"$ref": "#/$defs/part"},
+                "surveyMatch": {"$ref": "#/$defs/part"},
+            },
             "required": ["activity", "surveyMatch"],
         },
     },
@@ -169,8 +172,13 @@ def test_no_schema_asks_for_json_only() -> None:
 
 @pytest.mark.parametrize(
     "schema",
-    [{"type": "intger"}, {"$ref": "https://example.org/x.json"}, {"$ref": "#/$defs/none"}, {"pattern": "("}],
-)  # fmt: skip
+    [
+        {"type": "intger"},
+        {"$ref": "https://example.org/x.json"},
+        {"$ref": "#/$defs/none"},
+        {"pattern": "("},
+    ],
+)
 def test_unusable_schema_is_refused_when_compiled(schema: dict[str, Any]) -> None:
     """A schema that is wrong, or needs the network, never judges anything."""
     with pytest.raises(GateError):
@@ -184,7 +192,8 @@ def test_enum_prefixes_are_configuration() -> None:
     assert not Gate(schema).judge(raw).accepted
     config = GateConfig(enum_prefixes=("shadow ",))
     assert Gate(schema, config=config).judge(raw).value == {"card": "the fool"}
-    assert not Gate(schema, config=GateConfig(enum_delimiter="")).judge('{"card": "the fool | x"}').accepted
+    strict = Gate(schema, config=GateConfig(enum_delimiter=""))
+    assert not strict.judge('{"card": "the fool | x"}').accepted
     with pytest.raises(GateError):
         GateConfig.from_mapping({"enum_prefix": ["x"]})
 
@@ -193,7 +202,8 @@ def test_formats_reject_only_if_asked() -> None:
     """JSON Schema calls `format` an annotation; the setting makes it an assertion."""
     schema = {"properties": {"t": {"format": "date-time"}}}
     assert Gate(schema).judge('{"t": "yesterday"}').accepted
-    assert not Gate(schema, config=GateConfig(assert_formats=True)).judge('{"t": "yesterday"}').accepted
+    asserting = Gate(schema, config=GateConfig(assert_formats=True))
+    assert not asserting.judge('{"t": "yesterday"}').accepted
 
 
 @pytest.mark.parametrize(
@@ -233,13 +243,15 @@ def test_limits_are_settings() -> None:
 
 def test_union_work_is_bounded() -> None:
     """X.5: nested unions cost no exponential time."""
-    schema = {
-        "$ref": "#/$defs/t",
-        "$defs": {"t": {"anyOf": [
-            {"type": "object", "properties": {"a": {"$ref": "#/$defs/t"}, "k": {"type": "integer"}}, "required": ["k"]},
-            {"type": "object", "properties": {"a": {"$ref": "#/$defs/t"}, "k": {"type": "boolean"}}, "required": ["k"]},
-        ]}},
-    }  # fmt: skip
+    branches = [
+        {
+            "type": "object",
+            "properties": {"a": {"$ref": "#/$defs/t"}, "k": {"type": kind}},
+            "required": ["k"],
+        }
+        for kind in ("integer", "boolean")
+    ]
+    schema = {"$ref": "#/$defs/t", "$defs": {"t": {"anyOf": branches}}}
     raw = '{"k": "x", "a": ' * 40 + "{}" + "}" * 40
     begin = time.perf_counter()
     assert not Gate(schema).judge(raw).accepted

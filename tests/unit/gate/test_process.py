@@ -275,3 +275,9 @@ def test_input_problems_name_the_field(tmp_path: Path) -> None:
     assert {(p["path"], p["rule"]) for p in found} == {("$", "required"), ("$.b[1]", "type")}
     assert all(len(p["message"]) <= 300 for p in found)
     assert len(process.input_problems({"a": 1, "b": ["x"] * 1000})) == 20
+
+
+def test_a_prompt_can_always_be_hashed_and_recorded(tmp_path: Path) -> None:
+    """X.5: half a character in an input field that a template prints as it is."""
+    process = load_process(write(tmp_path, config()))
+    assert "Speak to ?." in process.render_prompt("talk", {"npc": {"name": "\ud800"}})

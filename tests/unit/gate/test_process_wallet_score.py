@@ -247,6 +247,7 @@ def test_a_questionnaire_cannot_leave_its_fence(process: Process, text: str) -> 
                  "PREVIOUS ATTEMPT FAILED"):  # fmt: skip
         assert prompt.count(mark) == calm.count(mark), mark
     assert "previous  attempt" not in prompt
+    assert not set("＜＞＃\u2028\u2029\u202e\u200b\x00") & set(prompt)
     assert "49" not in prompt.split("## ")[2]
     before, _, rest = prompt.partition("<<<QUESTIONNAIRE\n")
     assert rest.split("\nQUESTIONNAIRE>>>")[1] == calm.split("\nQUESTIONNAIRE>>>")[1]

@@ -96,7 +96,9 @@ def test_bounds_are_inclusive_and_absent_fields_are_skipped(seed: Rules) -> None
 
 def test_error_templates_name_the_fields(seed: Rules) -> None:
     """S4.4: `{field_name}` is interpolated; warnings do not fail the unit."""
-    errors, warnings = seed.check({**UNIT, "personality_consistency": 0.5, "mood_responsiveness": 0.1})
+    errors, warnings = seed.check(
+        {**UNIT, "personality_consistency": 0.5, "mood_responsiveness": 0.1}
+    )
     assert [e["message"] for e in errors] == ["Personality consistency 0.5 is below threshold 0.6"]
     assert [w["message"] for w in warnings] == ["Low mood responsiveness: 0.1"]
 
@@ -116,7 +118,7 @@ def test_templates_look_up_keys_and_never_attributes(template: str, text: str) -
 
 
 def test_unknown_names_fail_a_rule_and_skip_a_condition() -> None:
-    """S4.4: an `expr` that cannot be evaluated does not hold; a `when` about absent fields skips."""
+    """S4.4: an `expr` that cannot be evaluated does not hold; absent fields in `when` skip."""
     rules = [
         {"name": "plain", "expr": "missing > 1"},
         {"name": "heavy", "expr": "len([m for m in missing]) > 1"},

@@ -212,6 +212,15 @@ async def test_each_failure_has_its_own_class(
         assert len(str(caught.value)) < 300
 
 
+@pytest.mark.parametrize("kind", ["ollama", "openai"])
+async def test_an_error_inside_a_good_status_is_told(kind: str) -> None:
+    """DESIGN §5: errors in mid-stream come with HTTP 200; their reason must not get lost."""
+    error = {"message": "runner\nended"} if kind == "openai" else "runner\nended"
+    async with serving(kind, says({"error": error})) as (provider, _):
+        with pytest.raises(ModelProtocolError, match="runner ended"):
+            await provider.generate(call())
+
+
 async def test_busy_servers_are_asked_again() -> None:
     """DESIGN §5: 429, 502 and 503 are retried within the call, Retry-After honoured."""
     answers = [says({"error": "busy"}, 503, **{"Retry-After": "1"}), says({}, 429), says({}, 502)]

@@ -206,9 +206,12 @@ async def test_hundreds_of_claims_in_one_batch(ledger: Ledger) -> None:
     assert [f.event for f in await ledger.finish(signatures)] == [s.event for s in signatures]
 
 
-async def test_concurrent_batches_of_the_same_wallets(ledger: Ledger) -> None:
+async def test_concurrent_batches_of_the_same_wallets(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """X.2: batches that lock the same wallets in different orders neither deadlock nor collide."""
-    wallets = [f"0x{n:040x}" for n in range(10)]
+    monkeypatch.setattr("services.signer.adapters.ledger_postgres._TRIES", 1)
+    wallets = [f"0x{n:040x}" for n in range(60)]
     batches = [
         [claim(wallet=w) for w in (wallets if n % 2 else reversed(wallets))] for n in range(12)
     ]

@@ -48,7 +48,10 @@ def object_of(demands: Demands, rng: Random, make: Make, *, deep: bool) -> dict[
     for _ in range(_NAME_DRAWS + 2 * wanted):
         if len(found) >= wanted:
             return found
-        name = _new_name(demands, rng, make)
+        try:
+            name = _new_name(demands, rng, make)
+        except Unsatisfiable:
+            break
         if name not in found and name not in demands.properties:
             _optional(demands, name, make, found)
     if len(found) < least:

@@ -95,9 +95,11 @@ class Variants:
                     {"allOf": [{"not": schema["if"]}, schema.get("else", True)]},
                 ],
             )
-        dependent = {**schema.get("dependencies", {}), **schema.get("dependentSchemas", {})}
-        dependent |= schema.get("dependentRequired", {})
-        for name, needs in dependent.items():
+        for keyword in ("dependencies", "dependentSchemas", "dependentRequired"):
+            yield from self._dependent(schema.get(keyword, {}))
+
+    def _dependent(self, dependencies: Mapping[str, Any]) -> Iterator[Choice]:
+        for name, needs in dependencies.items():
             needed = {"required": needs} if isinstance(needs, list) else needs
             yield (
                 "dependentSchemas",

@@ -1,0 +1,112 @@
+"""Where reading starts, and what to do when retention was faster (DESIGN §3, research §6)."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+from aiokafka import TopicPartition
+
+from assay_runtime import metrics
+from assay_runtime.failures import Stop
+from assay_runtime.records import Position
+from assay_runtime.settings import KafkaSection
+
+log = structlog.get_logger()
+
+StoredPositions = Callable[[Collection[Position]], Awaitable[Mapping[Position, int]]]
+
+# A broker that has just come back may know less of its log than was committed; ask again.
+_BEYOND_TRIES = 3
+
+
+@dataclass(slots=True)
+class Found:
+    """Offsets to start from, and the group's own where there are any."""
+
+    start: dict[Position, int] = field(default_factory=dict)
+    committed: dict[Position, int | None] = field(default_factory=dict)
+
+
+class StartingPositions:
+    """Finds offsets to read from: stored beside a sink's rows, else committed, else the first.
+
+    aiokafka would reset a position that retention has overtaken to the earliest record in
+    silence; here the loss is counted and said, and ends the process if so configured.
+    """
+
+    def __init__(
+        self, kafka: KafkaSection, pipeline: str, stored_positions: StoredPositions | None
+    ) -> None:
+        self._kafka = kafka
+        self._pipeline = pipeline
+        self._stored_positions = stored_positions
+        self._beyond: Counter[Position] = Counter()
+
+    async def find(self, consumer: Any, wanted: Collection[Position]) -> Found:
+        """Starts of newly assigned partitions; those that must be asked again are left out.
+
+        Raises KafkaError, Pause while the store of positions is away, Stop on an overrun.
+        """
+        tps = [TopicPartition(*position) for position in wanted]
+        stored = await self._stored_positions(wanted) if self._stored_positions else {}
+        lows, ends, *committed = await asyncio.gather(
+            consumer.beginning_offsets(tps),
+            consumer.end_offsets(tps),
+            *(consumer.committed(tp) for tp in tps),
+        )
+        found = Found()
+        for position, tp, at_group in zip(wanted, tps, committed, strict=True):
+            at = stored.get(position, at_group)
+            if at is None:
+                if lows[tp] > 0:
+                    log.warning("start_after_retention", topic=tp.topic, low_watermark=lows[tp])
+                start: int | None = lows[tp]
+            else:
+                start = self._checked(position, at, lows[tp], ends[tp])
+            if start is not None:
+                found.start[position] = start
+                found.committed[position] = at_group
+        return found
+
+    async def after_gap(self, consumer: Any, position: Position, at: int) -> int | None:
+        """Where to go on when the broker says that offset `at` is out of range."""
+        tp = TopicPartition(*position)
+        lows, ends = await asyncio.gather(
+            consumer.beginning_offsets([tp]), consumer.end_offsets([tp])
+        )
+        return self._checked(position, at, lows[tp], ends[tp])
+
+    def _checked(self, position: Position, at: int, low: int, end: int) -> int | None:
+        if at < low:
+            self._overrun(position, at, low)
+            return low
+        if at > end:
+            self._beyond[position] += 1
+            if self._beyond[position] < _BEYOND_TRIES:
+                return None
+            # The log was cut or the topic made anew: what it holds now has not been read.
+            log.error("position_beyond_log", topic=position.topic, position=at, end=end)
+            at = low
+        self._beyond.pop(position, None)
+        return at
+
+    def _overrun(self, position: Position, at: int, low: int) -> None:
+        metrics.OVERRUN.labels(self._pipeline).inc(low - at)
+        log.error(
+            "retention_overrun",
+            pipeline=self._pipeline,
+            topic=position.topic,
+            partition=position.partition,
+            lost_records=low - at,
+        )
+        if self._kafka.overrun == "stop":
+            raise Stop(
+                f"{low - at} records of {position.topic}/{position.partition} were removed "
+                "by retention before they were read; set ASSAY_KAFKA__OVERRUN=continue to go "
+                "on without them"
+            )

@@ -1,0 +1,51 @@
+"""The checker: were all requests answered exactly once, in order, verifiably and on the record?
+
+It reads Kafka and the stores and no service's own counters. `check` is pure; `check_run` reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from tests.fault.findings import Findings
+from tests.fault.lineage_rules import check_lineage
+from tests.fault.signing_rules import (
+    check_conflicts,
+    check_endings,
+    check_order,
+    check_signatures,
+)
+from tests.fault.store_rules import check_evidence, check_ledger, check_requests
+from tests.fault.stores import Stores, StoreUrls, read_stores
+from tests.fault.topic_reader import TopicLog, read_topics
+
+
+def check(
+    log: TopicLog, stores: Stores | None, asked: Collection[str], public_key: bytes
+) -> Findings:
+    """What is wrong with a settled run.
+
+    `asked` holds the request ids that were submitted, `public_key` the 33 bytes of the only key
+    that may have signed. Without `stores` the topics are checked alone.
+    """
+    findings = Findings()
+    for partition, count in log.gone.items():
+        findings.add("unread", f"{partition}: the first {count} records")
+    check_endings(log, asked, findings)
+    check_signatures(log, public_key, findings)
+    check_order(log, findings)
+    check_lineage(log, findings)
+    check_conflicts(log, findings)
+    if stores is not None:
+        check_ledger(log, stores.ledger, findings)
+        check_evidence(log, stores.evidence, findings)
+        check_requests(log, stores.requests, asked, findings)
+    return findings
+
+
+async def check_run(
+    bootstrap: str, stores: StoreUrls, asked: Collection[str], public_key: bytes
+) -> Findings:
+    """`check` on what a broker and the stores hold now."""
+    log = await read_topics(bootstrap)
+    return check(log, await read_stores(stores), asked, public_key)
