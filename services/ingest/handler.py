@@ -39,7 +39,7 @@ from services.ingest.store import ENDED, RequestStore
 log = structlog.get_logger()
 
 SOURCE = "/assay/ingest"
-AGGREGATOR_CODES = {
+AGGREGATOR_CODES: dict[type, str] = {
     AggregatorTimeout: "aggregator_timeout",
     AggregatorUnavailable: "aggregator_unavailable",
     WalletUnknown: "wallet_unknown",
@@ -130,7 +130,7 @@ class IngestHandler:
         except AggregatorError as error:
             return DeadLetter(
                 str(error),
-                code=AGGREGATOR_CODES.get(type(error), "aggregator_failed"),
+                code=_code_of(error),
                 pointer="/evm_data",
                 request_id=request_id,
             )
@@ -189,6 +189,12 @@ class IngestHandler:
             parent_id=event.meta.causation_id or delivery.id,
             value=accepted,
         )
+
+
+def _code_of(error: AggregatorError) -> str:
+    """The code of the error's kind, which may be a refinement of one of those above."""
+    kinds = (AGGREGATOR_CODES.get(kind) for kind in type(error).__mro__)
+    return next((code for code in kinds if code), "aggregator_failed")
 
 
 def _other_content(delivery: Delivery[Identity]) -> DeadLetter:

@@ -137,6 +137,11 @@ class StackProcess:
     def public_key(self) -> str:
         return str(self.addresses["public_key"])
 
+    def pid(self, service: str) -> int:
+        """Process id of one of its services."""
+        record = json.loads((self.data / "run" / f"{service}.pid").read_text(encoding="utf-8"))
+        return int(record["pid"])
+
     def log(self, service: str) -> list[dict[str, Any]]:
         """The JSON lines a service has logged."""
         text = (self.data / "run" / f"{service}.log").read_text(encoding="utf-8")

@@ -184,13 +184,17 @@ async def test_a_repeat_over_kafka_is_one_signed_event(
         ("ce_type", SUBMITTED.encode()),
     ]
     value = json.dumps({"address": address}).encode()
+    key = address.lower().encode()
     for _ in range(3):
-        await stack.send(value, headers=headers)
+        await stack.send(value, key=key, headers=headers)
     await stack.of_wallet(SIGNED, address)
-    await stack.send(value, headers=headers)
+    await stack.send(value, key=key, headers=headers)
     other = json.dumps({"address": address, "questionnaire": [{"question": "?"}]}).encode()
-    await stack.send(other, headers=headers)
-    await stack.evidence_with("DEAD_LETTER", seconds=10, wallet=address.lower())
+    await stack.send(other, key=key, headers=headers)
+    kept = await stack.evidence_with("DEAD_LETTER", wallet=address)
+    assert [i["headers"]["assay.error.code"] for i in kept if i["type"] == "DEAD_LETTER"] == [
+        "idempotency_conflict"
+    ]
     # Something that takes the same way afterwards shows that nothing is still to come.
     marker = await asyncio.to_thread(stack.post, {"address": address})
     signed = await stack.of_wallet(SIGNED, address, at_least=2)

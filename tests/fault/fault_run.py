@@ -51,10 +51,12 @@ class RunPlan:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What the checker found and how long the run took, in seconds."""
+    """What the checker found, which faults met their part, and the seconds from the first
+    submission to the last ending."""
 
     plan: RunPlan
     findings: Findings
+    inflicted: Sequence[Planned]
     seconds: float
 
     @property
@@ -71,7 +73,7 @@ class RunResult:
             "seed": plan.seed,
             "broker": plan.broker,
             "simulator": list(plan.simulator),
-            "faults": [str(planned) for planned in plan.schedule],
+            "faults": [str(planned) for planned in self.inflicted],
             "seconds": round(self.seconds, 1),
             "scores_per_s": round(self.findings.counts["signed"] / self.seconds, 1),
             "repeated_model_calls": self.findings.counts["repeated_model_calls"],
@@ -106,10 +108,10 @@ async def run(plan: RunPlan, say: Say = lambda text: None) -> RunResult:
             stack.bootstrap, asked, patience_s=plan.patience_s, progress=progress
         )
         seconds = time.monotonic() - started
-        await faults
+        inflicted = await faults
         say(f"{ended} of {len(set(asked))} ended in {seconds:.0f} s; settling")
         # A call that still runs for an already ended request may last its whole deadline.
         await quiet(stack, quiet_s=plan.deadline_s + 1.5, patience_s=_SETTLE_S)
         say("checking")
         findings = await check_run(stack.bootstrap, stack.stores, asked, stack.public_key)
-        return RunResult(plan, findings, seconds)
+        return RunResult(plan, findings, inflicted, seconds)

@@ -1,6 +1,7 @@
 """What is done to a running stack, and when: a schedule drawn from a seed.
 
-A fault is a name and a function of the stack; the schedule knows nothing of what they do.
+A fault is a name and a function of the stack that tells whether it met its part; the schedule
+knows nothing of what they do.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from dataclasses import dataclass
 
 from tests.fault.running_stack import SERVICES, RunningStack
 
-Act = Callable[[RunningStack, str], None]
+Act = Callable[[RunningStack, str], bool]
 
 
-def kill_9(stack: RunningStack, part: str) -> None:
+def kill_9(stack: RunningStack, part: str) -> bool:
     """SIGKILL; the stack starts the service again."""
-    stack.part(part).send(signal.SIGKILL)
+    return stack.part(part).send(signal.SIGKILL)
 
 
-def terminate(stack: RunningStack, part: str) -> None:
+def terminate(stack: RunningStack, part: str) -> bool:
     """SIGTERM: the service drains and ends, and is started again."""
-    stack.part(part).send(signal.SIGTERM)
+    return stack.part(part).send(signal.SIGTERM)
 
 
 FAULTS: Mapping[str, Act] = {"kill -9": kill_9, "SIGTERM": terminate}
@@ -51,10 +52,13 @@ def each_service_once(
     return [Planned((n + draw.uniform(0.2, 0.8)) * slot, fault, p) for n, p in enumerate(order)]
 
 
-async def inflict(stack: RunningStack, schedule: Sequence[Planned]) -> None:
-    """Do what the schedule says, in its order."""
+async def inflict(stack: RunningStack, schedule: Sequence[Planned]) -> list[Planned]:
+    """Do what the schedule says, in its order; returns the faults that met their part."""
+    met = []
     loop = asyncio.get_running_loop()
     started = loop.time()
     for planned in sorted(schedule, key=lambda item: item.at_s):
         await asyncio.sleep(max(0.0, started + planned.at_s - loop.time()))
-        FAULTS[planned.fault](stack, planned.part)
+        if FAULTS[planned.fault](stack, planned.part):
+            met.append(planned)
+    return met

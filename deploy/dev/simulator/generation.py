@@ -40,7 +40,6 @@ class Generations:
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
         self.slots = Slots(behaviour.slots, behaviour.queue)
-        self.closing = asyncio.Event()
         self.reset()
 
     def reset(self) -> None:
@@ -123,7 +122,7 @@ class Generations:
         reply = _limited(reply, call.max_tokens)
         wanted = (behaviour.latency_ms + behaviour.jitter_ms * ticket.jitter()) / 1000
         if (left := wanted - (time.monotonic() - begun)) > 0:
-            await self._pause(left)
+            await asyncio.sleep(left)
         if fault == "reset":
             _reset(request)
         body = json.dumps(protocol.reply(call, reply, time.monotonic() - started)).encode()
@@ -135,24 +134,13 @@ class Generations:
     async def _hang(self, protocol: Protocol, cap_s: float) -> web.Response:
         # Counted first: as a rule it is the client that ends this.
         response = self._marked(_error(protocol, 503, f"simulated: hung for {cap_s:g} s"), "hang")
-        await self._pause(cap_s)
+        await asyncio.sleep(cap_s)
         return response
 
     def _marked(self, response: web.Response, fault: str) -> web.Response:
         self.counts["faults"][fault] += 1
         response.headers[_FAULT_HEADER] = fault
         return response
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, but not when the server is about to end."""
-        if seconds < 1:
-            await asyncio.sleep(seconds)
-            return
-        try:
-            async with asyncio.timeout(seconds):
-                await asyncio.sleep(99)
-        except TimeoutError:
-            return
 
 
 def _read(raw: bytes, protocol: Protocol) -> Call:

@@ -39,7 +39,7 @@ class Call:
     @property
     def task(self) -> str:
         """The prompt without that, so that a retry is the same task."""
-        return self.prompt.partition(_RETRY_BLOCK)[0]
+        return self.prompt.partition(_RETRY_BLOCK)[0].rstrip()
 
 
 @dataclass(frozen=True, slots=True)

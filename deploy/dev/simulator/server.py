@@ -59,9 +59,8 @@ class Simulator:
         return self
 
     async def stop(self) -> None:
-        """End at once: calls that hang are let go, the rest have 0.2 s."""
+        """End: calls under way, hanging ones too, have 0.2 s."""
         if self._runner is not None:
-            self.generations.closing.set()
             await self._runner.cleanup()
             self._runner = None
 

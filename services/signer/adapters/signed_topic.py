@@ -72,6 +72,10 @@ class Reconciliation:
         ends = await consumer.end_offsets(tps)
         for tp in tps:
             at = known.get(tp.partition, lows[tp])
+            if at < lows[tp]:
+                # What retention removed, a restored ledger can no longer learn from the topic.
+                log.error("signed_topic_outran_ledger", partition=tp.partition, position=at,
+                          low_watermark=lows[tp])  # fmt: skip
             consumer.seek(tp, at if lows[tp] <= at <= ends[tp] else lows[tp])
         behind = {tp for tp in tps if await consumer.position(tp) < ends[tp]}
         adopted = 0

@@ -36,7 +36,7 @@ def verify(
         ),
     ],
     file: Annotated[
-        str, typer.Argument(metavar="[FILE|-]", help="Signed scores, one JSON object a line.")
+        str, typer.Argument(metavar="FILE|-", help="Signed scores, one JSON object a line.")
     ] = "-",
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a line.")] = False,
 ) -> None:

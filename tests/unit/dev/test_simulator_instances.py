@@ -105,6 +105,8 @@ SCHEMAS: dict[str, Any] = {
                                 {"properties": {"a": {"maximum": 7}, "b": {"const": 3}},
                                  "required": ["b"]}],
                       "unevaluatedProperties": False},
+    "allOf of bounds": {"type": "integer", "allOf": [{"minimum": 3, "maximum": 9},
+                                                     {"minimum": 8, "maximum": 60}]},
     "not required": {"type": "object", "properties": {"a": {"type": "integer"}},
                      "not": {"required": ["a"]}},
     "not these": {"enum": ["a", "b", "c"], "not": {"enum": ["a", "b"]}},

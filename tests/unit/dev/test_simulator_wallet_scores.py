@@ -69,6 +69,8 @@ def test_a_retry_gets_the_same_score() -> None:
     record = wallet_input()
     assert prompt(record, 1) != prompt(record, 2)
     assert answer(record, 1).text == answer(record, 2).text == answer(record, 3).text
+    anything = {"type": "string", "pattern": "^[a-z]{20}$"}
+    assert answer(record, 1, format=anything).text == answer(record, 2, format=anything).text
 
 
 def test_constants_and_ranges_of_the_given_schema_are_kept() -> None:

@@ -1,0 +1,202 @@
+"""What is kept of a request, and how its events hang together (DESIGN §2, §7; SPEC X.3)."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import signal
+import uuid
+from collections import Counter
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from assay.ids import event_id
+from tests.e2e.outside import ScriptedModel, score_answer
+from tests.e2e.stacks import (
+    ACCEPTED,
+    ANSWERED,
+    FEATURES,
+    REJECTED,
+    REQUESTED,
+    RETRIED,
+    SIGNED,
+    SUBMITTED,
+    VALIDATED,
+    StackProcess,
+    eventually,
+    headers_of,
+    new_address,
+)
+
+STEPS = Counter(
+    {SUBMITTED: 1, ACCEPTED: 1, FEATURES: 1, REQUESTED: 1, RETRIED: 1, ANSWERED: 2, REJECTED: 1,
+     VALIDATED: 1, SIGNED: 1}
+)  # fmt: skip
+SERVICES = ("ingest", "features", "scorer", "validator", "signer", "evidence")
+
+
+def _retried_request(
+    stack: StackProcess, model: ScriptedModel, **headers: str
+) -> tuple[str, dict[str, Any]]:
+    """A request that took two attempts: the wallet and the answer."""
+    address = new_address()
+    model.script(address, score_answer(score=1), score_answer())
+    answer = stack.post({"address": address}, headers=headers)
+    assert answer.status_code == 200, answer.text
+    return address, answer.json()
+
+
+async def test_every_step_is_there_exactly_once(stack: StackProcess, model: ScriptedModel) -> None:
+    """X.3: all events of a request, by request and by wallet, each once, none missing; a
+    redelivery adds nothing."""
+    key = str(uuid.uuid4())
+    address, body = _retried_request(stack, model, **{"Idempotency-Key": key})
+
+    async def look() -> list[dict[str, Any]]:
+        return stack.evidence(request_id=body["request_id"])
+
+    items = await eventually(look, lambda found: len(found) >= sum(STEPS.values()))
+    assert Counter(item["topic"] for item in items) == STEPS
+    assert stack.evidence(wallet=address) == items == stack.evidence(wallet=address.lower())
+    assert len({item["event_id"] for item in items}) == len(items)
+    assert {item["wallet"] for item in items} == {address.lower()}
+    [kept] = [item for item in items if item["topic"] == SUBMITTED]
+
+    [record] = [r for r in await stack.records(SUBMITTED) if headers_of(r).get("ce_id") == key]
+    await stack.send(record.value, key=record.key, headers=list(record.headers))
+    # What comes after the repeat on the same partition is kept after it.
+    stack.post({"address": address})
+    await stack.evidence_with(SIGNED, wallet=address)
+
+    async def all_of_wallet() -> list[dict[str, Any]]:
+        return stack.evidence(wallet=address)
+
+    both = await eventually(all_of_wallet, lambda found: len(found) >= len(items) + 7)
+    assert [i for i in both if i["topic"] == SUBMITTED and i["request_id"] == body["request_id"]] \
+        == [kept]  # fmt: skip
+    assert len(stack.evidence(request_id=body["request_id"])) == len(items)
+
+
+async def test_evidence_survives_a_kill(stack: StackProcess, model: ScriptedModel) -> None:
+    """DESIGN §7: offsets are kept with the rows; after kill -9 nothing is missing or twice."""
+    before_address, before = _retried_request(stack, model)
+    os.kill(stack.pid("evidence"), signal.SIGKILL)
+    address, body = _retried_request(stack, model)
+
+    async def look() -> list[dict[str, Any]]:
+        try:
+            return stack.evidence(request_id=body["request_id"])
+        except Exception:
+            return []  # it is being started again
+
+    items = await eventually(look, lambda found: len(found) >= sum(STEPS.values()), 60)
+    assert Counter(item["topic"] for item in items) == STEPS
+    earlier = stack.evidence(request_id=before["request_id"])
+    assert Counter(item["topic"] for item in earlier) == STEPS
+    assert "evidence ended" in stack.said
+
+
+async def test_filters_and_pages(stack: StackProcess, model: ScriptedModel) -> None:
+    """Issue 3: by wallet, type and time, a page at a time, in the order of arrival."""
+    address, body = _retried_request(stack, model)
+    await stack.evidence_with(SIGNED, VALIDATED, wallet=address)
+    items = stack.evidence(wallet=address)
+    assert stack.evidence(wallet=address, limit=2) == items
+    cursors = [item["cursor"] for item in items]
+    assert cursors == sorted(cursors)
+    page = stack.page("evidence", "/evidence", params={"wallet": address, "limit": 3}).json()
+    assert page["items"] == items[:3]
+    assert page["next"] == items[2]["cursor"]
+    last = stack.page("evidence", "/evidence", params={"wallet": address, "type": SIGNED}).json()
+    assert [item["request_id"] for item in last["items"]] == [body["request_id"]]
+    assert last["next"] is None
+    signed = last["items"][0]
+    assert signed["payload"]["score"] == body["score"]
+    at = signed["timestamp_ms"]
+    iso = datetime.fromtimestamp((at + 1) / 1000, UTC).isoformat()
+    for since, there in ((at, True), (at + 1, False), (iso, False), ("2020-01-01", True)):
+        found = stack.evidence(wallet=address, type=SIGNED, since=since)
+        assert bool(found) is there, since
+    assert stack.evidence(wallet=new_address()) == []
+
+
+@pytest.mark.parametrize(
+    ("query", "pointer"),
+    [
+        ("since=yesterday", "since"),
+        ("limit=many", "limit"),
+        ("after=-1", "after"),
+        ("after=" + "9" * 30, "after"),
+        ("colour=red", "colour"),
+        ("type=a&type=b", "type"),
+        ("wallet=%00", "wallet"),
+    ],
+)
+def test_bad_queries_name_the_parameter(stack: StackProcess, query: str, pointer: str) -> None:
+    """X.4: problem+json."""
+    answer = stack.page("evidence", "/evidence?" + query)
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert answer.json()["errors"][0]["pointer"] == pointer
+
+
+async def test_a_signed_score_names_its_ancestors(
+    stack: StackProcess, model: ScriptedModel
+) -> None:
+    """DESIGN §2, X.3: from the signed event back to the submission, each event names its parent
+    by id and by the hash of its bytes, and each id follows from parent, type and bytes."""
+    trace = uuid.uuid4().hex
+    address, body = _retried_request(stack, model, traceparent=f"00-{trace}-{'1' * 16}-01")
+    events = {}
+    for topic in STEPS:
+        for record in await stack.of_wallet(topic, address):
+            events[headers_of(record)["ce_id"]] = record
+    assert len(events) == sum(STEPS.values())
+    [signed] = [r for r in events.values() if r.topic == SIGNED]
+    walked, current = [], signed
+    while current.topic != SUBMITTED:
+        walked.append(current.topic)
+        meta = json.loads(current.value)["meta"]
+        parent = events[meta["causation_id"]]
+        assert meta["causation_sha256"] == hashlib.sha256(parent.value).hexdigest()
+        headers = headers_of(current)
+        assert headers["ce_causationid"] == meta["causation_id"]
+        assert headers["ce_requestid"] == meta["request_id"] == body["request_id"]
+        made = event_id(meta["causation_id"], headers["ce_type"], current.value)
+        assert headers["ce_id"] == made
+        current = parent
+    assert walked == [SIGNED, VALIDATED, ANSWERED, RETRIED, ANSWERED, REQUESTED, ACCEPTED]
+    assert {headers_of(r)["traceparent"].split("-")[1] for r in events.values()} == {trace}
+
+    async def look() -> set[str]:
+        return {
+            service
+            for service in SERVICES
+            for line in stack.log(service)
+            if line.get("request_id") == body["request_id"] and line.get("trace_id") == trace
+        }
+
+    assert await eventually(look, lambda found: found == set(SERVICES)) == set(SERVICES)
+    for service in SERVICES:
+        lines = [x for x in stack.log(service) if x.get("request_id") == body["request_id"]]
+        assert {line["trace_id"] for line in lines} == {trace}
+
+
+def test_every_service_shows_its_health(stack: StackProcess) -> None:
+    """Issue 3 item 4: liveness, readiness, metrics; the signer its key, as it says in `up`."""
+    for service in SERVICES:
+        assert stack.page(service, "/livez").text == "ok"
+        assert stack.page(service, "/readyz").json() == {"ready": True, "problems": {}}
+        metrics = stack.page(service, "/metrics").text
+        assert re.search(r'^assay_records_consumed_total\{.*pipeline="' + service, metrics, re.M)
+        assert "assay_handle_seconds_bucket" in metrics
+        assert "0x" not in metrics
+    key = stack.page("signer", "/public-key").json()
+    assert key["public_key"] == stack.public_key
+    jwks = stack.page("signer", "/.well-known/jwks.json").json()
+    assert jwks["keys"][0]["kid"] == key["kid"]
+    assert stack.page("signer", "/nothing").json()["code"] == "not_found"
