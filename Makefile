@@ -7,7 +7,7 @@ T ?= tests
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit lint reformat types bench schemas lock kafka-up kafka-down clean
+.PHONY: help setup demo test test-unit lint reformat bench bench-gate fuzz schemas settings lock kafka-up kafka-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,15 @@ reformat: setup ## Mend what the style checker can mend
 
 bench: setup ## Measure scores per second on both brokers; table and build/bench.json
 	@$(BIN)/python -m tests.bench.pipeline
+
+bench-gate: setup ## Measure the gate beside json.loads + jsonschema; build/bench-gate.json
+	@$(BIN)/python tests/bench/gate_bench.py
+
+fuzz: setup ## Fuzz the gate for hours (FUZZ_SECONDS, default 4 hours)
+	@$(BIN)/python -m tests.fuzz.gate_fuzz --seconds $(or $(FUZZ_SECONDS),14400)
+
+settings: setup ## Write SETTINGS.md from the services' settings
+	@$(BIN)/python -m assay_runtime.settings_table services/*/settings.py > SETTINGS.md
 
 schemas: setup ## Export the event schemas from the models
 	@$(BIN)/python -m assay.schema_export

@@ -222,7 +222,7 @@ class Stack:
         while asyncio.get_running_loop().time() < end:
             if line := part.log.line(prefix):
                 return line
-            self._check_alive(part)
+            self._check_alive()
             await asyncio.sleep(0.02)
         raise ServerError(f"{part.name} was not ready in {_READY_S:g} s; see {part.process.log}")
 
@@ -231,8 +231,8 @@ class Stack:
         end = asyncio.get_running_loop().time() + _READY_S
         waiting = dict.fromkeys(SERVICES, "")
         while waiting:
+            self._check_alive()
             for name in list(waiting):
-                self._check_alive(self._parts[name])
                 waiting[name] = await _problems(self.address(name))
                 if not waiting[name]:
                     del waiting[name]
@@ -241,10 +241,10 @@ class Stack:
                 raise ServerError(f"{name} is not ready: {problem}")
             await asyncio.sleep(0.05)
 
-    @staticmethod
-    def _check_alive(part: Part) -> None:
-        if part.process.pid is None:
-            raise ServerError(f"{part.name} ended at its start: {part.log.last_words()}")
+    def _check_alive(self) -> None:
+        for part in self._parts.values():
+            if part.process.pid is None:
+                raise ServerError(f"{part.name} ended at its start: {part.log.last_words()}")
 
 
 async def _problems(address: str) -> str:

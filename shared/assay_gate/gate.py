@@ -3,6 +3,13 @@
 `Gate(schema, rules).judge(raw)` accepts an answer only where exactly one reasonable reading
 exists and nothing is invented or lost. Everything else is rejected with a reason the model can
 act on, so that it is asked again.
+
+Where reasonable gates differ, this one decides as follows. Accepted: a key twice with the same
+value, `7.8e2` as text for 780, one value before " | " in an enum, a stray quote inside a word, an
+object in doubled braces. Rejected: a missing last brace, a number or boolean for a string, yes and
+no, percent, units, thousands separators, words without quotes unless listed, a one-item list for
+a scalar or an object, null for an array, tuples and sets, closers of the wrong kind, full-width
+punctuation, a wrapper with a second key. A scalar in prose is no answer.
 """
 
 from __future__ import annotations

@@ -9,115 +9,155 @@ input_schema  file with the JSON Schema of a request's input; null: any object
 key           input field that is the partition key; null: the request id
 temperatures  one per attempt (S1.4); their number is the number of attempts
 max_tokens    longest answer, in tokens; null: the scorer's setting
-exhausted     {provider_unavailable, answers_rejected}: fallback_score or withhold (S3.6)
+steps         {step: {temperatures, max_tokens}} where a step differs
 result        topic that takes the result
+exhausted     {provider_unavailable, answers_rejected}: see `process_endings`
+empty_result  the JSON value of the ending `empty_result`
 assign        [{path, value, when, step}]: values the system sets itself (S3.4)
 gate          limits and choices of the gate (GateConfig)
+shadow        {of, share}: runs beside process `of` on a share of its traffic, recorded only
 """
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
-from assay_gate.config_reading import CONFIG, section, text, whole
+from assay_gate.config_reading import CONFIG, section, text
+from assay_gate.process_attempts import Attempts, parse_attempts, parse_step_attempts
+from assay_gate.process_endings import Endings, parse_endings
+from assay_gate.process_findings import Findings, hint
 from assay_gate.process_folder import ProcessError
 from assay_gate.process_steps import StepConfig, parse_assignments, parse_steps
 
-Policy: TypeAlias = Literal["fallback_score", "withhold"]
-GENERIC_RESULT = "llm.generation.accepted.v1"
-_KNOWN = (
-    "id", "version", "input_schema", "key", "temperatures", "max_tokens", "exhausted", "result",
-    "assign", "gate",
+SECTIONS = ("pipeline", "prompts", "schemas", "validation", "api", "processing", "assay")
+KEYS = (
+    "id", "version", "input_schema", "key", "temperatures", "max_tokens", "steps", "result",
+    "exhausted", "empty_result", "assign", "gate", "shadow",
 )  # fmt: skip
-_REASONS = ("provider_unavailable", "answers_rejected")
-_DECAY = (0.3, 0.2, 0.1)
-_DEFAULT_ATTEMPTS = 2
-_MAX_ATTEMPTS = 10
+_SHADOW = ("of", "share")
+
+
+@dataclass(frozen=True, slots=True)
+class Shadow:
+    """Runs beside the process `of` for a share (0 to 1) of the keys."""
+
+    of: str
+    share: float
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessConfig:
-    """A checked config.yaml; see the module for the meaning of each field."""
+    """A checked config.yaml; see the module for the meaning of each field.
 
+    `own` is whether it has a section `assay`. `fallback` and `fixed` are constants for templates,
+    below and above the input's fields.
+    """
+
+    own: bool
     id: str | None
     version: str | None
     steps: tuple[StepConfig, ...]
     input_schema: str | None
     key: str | None
-    temperatures: tuple[float, ...]
-    max_tokens: int | None
-    exhausted: Mapping[str, Policy]
-    result: str
+    attempts: Attempts
+    step_attempts: Mapping[str, Attempts]
+    endings: Endings
+    shadow: Shadow | None
     gate: Mapping[str, Any]
     api: Mapping[str, Any]
     processing: Mapping[str, Any]
+    fallback: Mapping[str, Any]
+    fixed: Mapping[str, Any]
 
 
-def parse_config(config: Mapping[str, Any]) -> ProcessConfig:
-    """The configuration that config.yaml describes; ProcessError names the first wrong key."""
-    ours = section(config, "assay", {})
-    if unknown := sorted(set(ours) - set(_KNOWN), key=str):
-        close = difflib.get_close_matches(str(unknown[0]), _KNOWN, n=1)
-        hint = f"; did you mean {close[0]}?" if close else f"; known: {', '.join(_KNOWN)}"
-        raise ProcessError(CONFIG, f"assay.{unknown[0]}", "no such key" + hint)
-    exhausted = section(ours, "exhausted", {}, "assay.")
-    if wrong := sorted(set(exhausted) - set(_REASONS), key=str):
-        raise ProcessError(
-            CONFIG, f"assay.exhausted.{wrong[0]}", f"no such reason; known: {', '.join(_REASONS)}"
-        )
-    for reason, policy in exhausted.items():
-        if policy not in get_args(Policy):
-            raise ProcessError(
-                CONFIG, f"assay.exhausted.{reason}", f"must be one of {', '.join(get_args(Policy))}"
-            )
-    processing = section(config, "processing", {})
-    api = section(config, "api", {})
+def parse_config(config: Mapping[str, Any], found: Findings) -> ProcessConfig:
+    """The configuration that config.yaml describes, as far as it can be read; every mistake in it
+    goes to `found`."""
+    given = {name: _section(config, name, found) for name in ("assay", "api", "processing")}
+    ours, api, processing = given["assay"], given["api"], given["processing"]
+    for key in ours:
+        if key not in KEYS:
+            close = hint(key, KEYS) or f"; known: {', '.join(KEYS)}"
+            found.mistake(CONFIG, f"assay.{key}", "no such key" + close)
+    steps = parse_steps(config, parse_assignments(ours, found), found)
+    attempts = parse_attempts(ours, api, processing, found)
+    models = [step.name for step in steps if step.kind == "model"]
+    fallback, fixed = _constants(config, found)
     return ProcessConfig(
-        id=text(ours, "id", "assay."),
-        version=text(ours, "version", "assay."),
-        steps=parse_steps(config, parse_assignments(ours)),
-        input_schema=text(ours, "input_schema", "assay."),
-        key=text(ours, "key", "assay."),
-        temperatures=_temperatures(ours, _attempts(api, processing)),
-        max_tokens=whole(ours.get("max_tokens"), "assay.max_tokens"),
-        exhausted={reason: exhausted.get(reason, "withhold") for reason in _REASONS},
-        result=text(ours, "result", "assay.") or GENERIC_RESULT,
-        gate=section(ours, "gate", {}, "assay."),
+        own="assay" in config,
+        id=_text(ours, "id", found),
+        version=_text(ours, "version", found),
+        steps=steps,
+        input_schema=_text(ours, "input_schema", found),
+        key=_text(ours, "key", found),
+        attempts=attempts,
+        step_attempts=parse_step_attempts(ours, models, attempts, found),
+        endings=parse_endings(ours, found),
+        shadow=_shadow(ours, found),
+        gate=_gate(config, ours, found),
         api=api,
         processing=processing,
+        fallback=fallback,
+        fixed=fixed,
     )
 
 
-def _attempts(api: Mapping[str, Any], processing: Mapping[str, Any]) -> int | None:
-    """Seed 4's number of attempts: of validation, else of the API."""
-    for parent, name, where in (
-        (processing, "validation_retry", "processing."),
-        (api, "retry", "api."),
-    ):
-        retry = section(parent, name, {}, where)
-        attempts = whole(retry.get("max_attempts"), f"{where}{name}.max_attempts")
-        if attempts is not None:
-            return min(attempts, _MAX_ATTEMPTS)
+def _section(config: Mapping[str, Any], name: str, found: Findings) -> Mapping[str, Any]:
+    with found.caught():
+        return section(config, name, {})
+    return {}
+
+
+def _text(ours: Mapping[str, Any], key: str, found: Findings) -> str | None:
+    with found.caught():
+        return text(ours, key, "assay.")
     return None
 
 
-def _temperatures(ours: Mapping[str, Any], attempts: int | None) -> tuple[float, ...]:
-    """One temperature per attempt; where none is given, S1.4's decay, then its last value."""
-    given = ours.get("temperatures")
-    if given is None:
-        wanted = attempts or _DEFAULT_ATTEMPTS
-        return tuple(_DECAY[min(n, len(_DECAY) - 1)] for n in range(wanted))
-    key = "assay.temperatures"
-    if not isinstance(given, list) or not 1 <= len(given) <= _MAX_ATTEMPTS:
-        raise ProcessError(CONFIG, key, f"must be a list of 1 to {_MAX_ATTEMPTS} numbers")
-    for value in given:
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 2:
-            raise ProcessError(CONFIG, key, f"must hold numbers from 0 to 2, not {value!r}")
-    if attempts is not None and attempts != len(given):
-        raise ProcessError(
-            CONFIG, key, f"has {len(given)} attempts where max_attempts says {attempts}"
-        )
-    return tuple(float(value) for value in given)
+def _shadow(ours: Mapping[str, Any], found: Findings) -> Shadow | None:
+    if ours.get("shadow") is None:
+        return None
+    with found.caught():
+        given = section(ours, "shadow", None, "assay.")
+        for key in given:
+            if key not in _SHADOW:
+                found.mistake(CONFIG, f"assay.shadow.{key}", "no such key" + hint(key, _SHADOW))
+        of = text(given, "of", "assay.shadow.")
+        share = given.get("share")
+        if of is None:
+            raise ProcessError(CONFIG, "assay.shadow.of", "missing: the id of a process")
+        number = isinstance(share, int | float) and not isinstance(share, bool)
+        if not number or not 0 < share <= 1:
+            raise ProcessError(
+                CONFIG, "assay.shadow.share", f"must be above 0 and at most 1, not {share!r}"
+            )
+        return Shadow(of, float(share))
+    return None
+
+
+def _gate(
+    config: Mapping[str, Any], ours: Mapping[str, Any], found: Findings
+) -> Mapping[str, Any]:
+    """The gate's settings; a configuration of seed 4's kind gets the enum prefix of its table."""
+    if "assay" not in config:
+        return {"enum_prefixes": ["shadow "]}
+    with found.caught():
+        return section(ours, "gate", {}, "assay.")
+    return {}
+
+
+def _constants(
+    config: Mapping[str, Any], found: Findings
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Constants for templates: `prompts.global_context`, and in seed 4's kind the configuration
+    itself, as `config` and key by key."""
+    fixed: Mapping[str, Any] = {}
+    with found.caught():
+        prompts = config.get("prompts")
+        if isinstance(prompts, Mapping):
+            fixed = section(prompts, "global_context", {}, "prompts.")
+    if "assay" in config:
+        return {}, fixed
+    return {str(key): value for key, value in config.items()}, {"config": config, **fixed}

@@ -24,6 +24,7 @@ class ProcessError(GateError):
         super().__init__(": ".join(part for part in (file, key, message) if part))
         self.file = file
         self.key = key
+        self.reason = message
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from assay_gate.config_reading import CONFIG, section, text
+from assay_gate.expression_config import parse_program
+from assay_gate.expression_steps import ExpressionProgram
+from assay_gate.process_findings import Findings, hint
 from assay_gate.process_folder import ProcessError
+
+UNIT_EXPRESSIONS = "processing.expressions"
+_SCOPES = ("chunk", "expression", "run")
+_Points = tuple[tuple[str, Mapping[str, Any]], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +36,8 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class StepConfig:
-    """One step as configured: file names, rules and the raw mapping of `pipeline.steps`."""
+    """One step as configured: file names, rules, constants for its template and the raw mapping
+    of `pipeline.steps`. Empty `template`: it could not be read."""
 
     name: str
     kind: Literal["model", "expression"]
@@ -37,59 +45,64 @@ class StepConfig:
     template: str = ""
     schema: str | None = None
     rules: Mapping[str, Any] = field(default_factory=dict)
+    context: Mapping[str, Any] = field(default_factory=dict)
     assignments: tuple[Assignment, ...] = ()
+    program: ExpressionProgram | None = None
 
 
-def parse_assignments(ours: Mapping[str, Any]) -> list[tuple[str | None, Assignment]]:
+def parse_assignments(
+    ours: Mapping[str, Any], found: Findings
+) -> list[tuple[str | None, Assignment]]:
     """`assay.assign` as (step or None, assignment) pairs."""
     given = ours.get("assign") or []
     if not isinstance(given, list):
-        raise ProcessError(CONFIG, "assay.assign", "must be a list of {path, value, when}")
-    found = []
+        found.mistake(CONFIG, "assay.assign", "must be a list of {path, value, when}")
+        return []
+    parsed = []
     for number, entry in enumerate(given):
-        where = f"assay.assign[{number}]"
-        if not isinstance(entry, Mapping) or not {"path", "value"} <= set(entry):
-            raise ProcessError(CONFIG, where, "needs path and value")
-        if unknown := set(entry) - {"path", "value", "when", "step"}:
-            raise ProcessError(CONFIG, f"{where}.{sorted(map(str, unknown))[0]}", "no such key")
-        path = text(entry, "path", f"{where}.") or ""
-        if not path.startswith("$.") or "[" in path:
-            raise ProcessError(CONFIG, f"{where}.path", "must name an object member, as in $.a.b")
-        words = (text(entry, "when", f"{where}.") or "").split()
-        negated = words[:1] == ["not"]
-        names = words[1:] if negated else words
-        if len(names) > 1 or (negated and not names) or not all(n.isidentifier() for n in names):
-            raise ProcessError(
-                CONFIG, f"{where}.when", "must be a boolean input field, or `not` and one"
-            )
-        assignment = Assignment(path, entry["value"], names[0] if names else None, negated)
-        found.append((text(entry, "step", f"{where}."), assignment))
-    return found
+        with found.caught():
+            parsed.append(_assignment(entry, f"assay.assign[{number}]"))
+    return parsed
+
+
+def _assignment(entry: Any, where: str) -> tuple[str | None, Assignment]:
+    if not isinstance(entry, Mapping) or not {"path", "value"} <= set(entry):
+        raise ProcessError(CONFIG, where, "needs path and value")
+    if unknown := set(entry) - {"path", "value", "when", "step"}:
+        raise ProcessError(CONFIG, f"{where}.{sorted(map(str, unknown))[0]}", "no such key")
+    path = text(entry, "path", f"{where}.") or ""
+    if not path.startswith("$.") or "[" in path:
+        raise ProcessError(CONFIG, f"{where}.path", "must name an object member, as in $.a.b")
+    words = (text(entry, "when", f"{where}.") or "").split()
+    negated = words[:1] == ["not"]
+    names = words[1:] if negated else words
+    if len(names) > 1 or (negated and not names) or not all(n.isidentifier() for n in names):
+        raise ProcessError(
+            CONFIG, f"{where}.when", "must be a boolean input field, or `not` and one"
+        )
+    assignment = Assignment(path, entry["value"], names[0] if names else None, negated)
+    return text(entry, "step", f"{where}."), assignment
 
 
 def parse_steps(
-    config: Mapping[str, Any], assigned: list[tuple[str | None, Assignment]]
+    config: Mapping[str, Any], assigned: list[tuple[str | None, Assignment]], found: Findings
 ) -> tuple[StepConfig, ...]:
     """The steps under the 4-point link rule (S4.9); expression steps need their entry only."""
-    entries = section(config, "pipeline").get("steps")
-    if not isinstance(entries, list) or not entries:
-        raise ProcessError(CONFIG, "pipeline.steps", "must be a list of at least one step")
-    steps: list[StepConfig] = []
-    for number, entry in enumerate(entries):
-        where = f"pipeline.steps[{number}]"
-        if not isinstance(entry, Mapping):
-            raise ProcessError(CONFIG, where, "must be a mapping with a name")
-        name = text(entry, "name", f"{where}.")
-        if name is None or name in {step.name for step in steps}:
-            raise ProcessError(CONFIG, f"{where}.name", "missing or used by an earlier step")
-        if entry.get("scope") == "expression":
-            steps.append(StepConfig(name, "expression", entry))
-            continue
-        steps.append(_linked(config, name, entry))
+    steps = _unit_expressions(config, found)
+    entries: Any = []
+    with found.caught():
+        entries = section(config, "pipeline").get("steps")
+        if not isinstance(entries, list) or not entries:
+            raise ProcessError(CONFIG, "pipeline.steps", "must be a list of at least one step")
+    points = _points(config, entries, found)
+    for number, entry in enumerate(entries or ()):
+        with found.caught():
+            if step := _step(entry, f"pipeline.steps[{number}]", steps, points, config, found):
+                steps.append(step)
     models = [step.name for step in steps if step.kind == "model"]
     for number, (step_name, _) in enumerate(assigned):
         if (step_name is None and len(models) != 1) or step_name not in (None, *models):
-            raise ProcessError(
+            found.mistake(
                 CONFIG, f"assay.assign[{number}].step", f"must be one of {', '.join(models)}"
             )
     return tuple(
@@ -100,37 +113,109 @@ def parse_steps(
     )
 
 
-def _linked(config: Mapping[str, Any], name: str, entry: Mapping[str, Any]) -> StepConfig:
-    """The other three points of a model step: template, schema (null: none, S5.7) and rules."""
-    prompts = section(config, "prompts")
-    schemas = section(config, "schemas")
-    templates = section(prompts, "templates", None, "prompts.")
-    files = section(schemas, "files", None, "schemas.")
-    rules = section(config, "validation")
-    for points, where in (
-        (templates, "prompts.templates"),
-        (files, "schemas.files"),
-        (rules, "validation"),
-    ):
-        if name not in points:
-            close = difflib.get_close_matches(name, [str(k) for k in points], n=1)
-            hint = f"; is {close[0]!r} misspelt?" if close else ""
-            raise ProcessError(CONFIG, f"{where}.{name}", "missing" + hint)
-    template = text(templates, name, "prompts.templates.")
-    if template is None:
-        raise ProcessError(CONFIG, f"prompts.templates.{name}", "must name a file")
-    schema = text(files, name, "schemas.files.")
-    return StepConfig(
-        name,
-        "model",
-        entry,
-        _placed(text(prompts, "template_dir", "prompts."), "templates", template),
-        schema and _placed(text(schemas, "schema_dir", "schemas."), "schemas", schema),
-        section(rules, name, {}, "validation."),
+def _unit_expressions(config: Mapping[str, Any], found: Findings) -> list[StepConfig]:
+    """`processing.expressions`, which seed 4 computes for each unit before its first step."""
+    processing = config.get("processing")
+    if not isinstance(processing, Mapping) or processing.get("expressions") is None:
+        return []
+    entry = {"expressions": processing["expressions"]}
+    program = parse_program(UNIT_EXPRESSIONS, entry, "processing", found)
+    return [StepConfig(UNIT_EXPRESSIONS, "expression", entry, program=program)]
+
+
+def _points(config: Mapping[str, Any], entries: Any, found: Findings) -> _Points:
+    """The other three points of the link rule; a section that is missing is one mistake."""
+    asks = any(
+        isinstance(entry, Mapping) and entry.get("scope") in (None, "chunk")
+        for entry in entries or ()
     )
+    points: list[tuple[str, Mapping[str, Any]]] = []
+    for outer, inner in (("prompts", "templates"), ("schemas", "files"), ("validation", "")):
+        where = f"{outer}.{inner}" if inner else outer
+        if asks:
+            with found.caught():
+                given = section(config, outer)
+                given = section(given, inner, None, f"{outer}.") if inner else given
+                points.append((where, given))
+    return tuple(points)
 
 
-def _placed(folder: str | None, usual: str, file: str) -> str:
+def _step(
+    entry: Any, where: str, earlier: list[StepConfig], points: _Points,
+    config: Mapping[str, Any], found: Findings,
+) -> StepConfig | None:  # fmt: skip
+    if not isinstance(entry, Mapping):
+        raise ProcessError(CONFIG, where, "must be a mapping with a name")
+    name = text(entry, "name", f"{where}.")
+    names = [step.name for step in earlier]
+    if name is None or name in names:
+        raise ProcessError(CONFIG, f"{where}.name", "missing or used by an earlier step")
+    _check_order(entry, where, names)
+    scope = entry.get("scope")
+    if scope == "expression":
+        program = parse_program(name, entry, where, found)
+        return StepConfig(name, "expression", entry, program=program)
+    if scope == "run":
+        found.warning(CONFIG, where, "ignored: a step over a whole run has no meaning for a request")
+        return None
+    if scope == "fan_out":
+        raise ProcessError(CONFIG, f"{where}.scope", "fan_out makes several units of one, and a "
+                           "request has exactly one result")  # fmt: skip
+    if scope not in (None, "chunk"):
+        raise ProcessError(
+            CONFIG, f"{where}.scope", f"must be one of {', '.join(_SCOPES)}" + hint(scope, _SCOPES)
+        )
+    if "expressions" in entry:
+        found.mistake(CONFIG, f"{where}.scope", "missing: a step with expressions needs "
+                      "scope: expression")  # fmt: skip
+    return _linked(name, entry, where, points, config, found)
+
+
+def _check_order(entry: Mapping[str, Any], where: str, earlier: list[str]) -> None:
+    wanted = entry.get("depends_on")
+    for name in wanted if isinstance(wanted, list) else [wanted]:
+        if name is not None and name not in earlier:
+            raise ProcessError(
+                CONFIG, f"{where}.depends_on",
+                f"{name!r} is no earlier step; steps run in the order of the list"
+                + hint(name, earlier),
+            )  # fmt: skip
+
+
+def _linked(
+    name: str, entry: Mapping[str, Any], where: str, points: _Points,
+    config: Mapping[str, Any], found: Findings,
+) -> StepConfig:  # fmt: skip
+    """A model step with its template, its schema (null: none, S5.7) and its rules."""
+    linked: dict[str, Any] = {}
+    for point, entries in points:
+        with found.caught():
+            if name not in entries:
+                close = difflib.get_close_matches(name, [str(k) for k in entries], n=1)
+                misspelt = f"; is {close[0]!r} misspelt?" if close else ""
+                raise ProcessError(CONFIG, f"{point}.{name}", "missing" + misspelt)
+            if point == "validation":
+                linked[point] = section(entries, name, {}, "validation.")
+                continue
+            file = text(entries, name, f"{point}.")
+            if file is None and point == "prompts.templates":
+                raise ProcessError(CONFIG, f"{point}.{name}", "must name a file")
+            linked[point] = file and _placed(config, point, file)
+    context: Mapping[str, Any] = {}
+    with found.caught():
+        context = section(entry, "context", {}, f"{where}.")
+    return StepConfig(
+        name, "model", entry, linked.get("prompts.templates") or "", linked.get("schemas.files"),
+        linked.get("validation", {}), context,
+    )  # fmt: skip
+
+
+def _placed(config: Mapping[str, Any], point: str, file: str) -> str:
     """A file's name relative to the process folder; `.` is the folder itself."""
+    outer, key, usual = {
+        "prompts.templates": ("prompts", "template_dir", "templates"),
+        "schemas.files": ("schemas", "schema_dir", "schemas"),
+    }[point]
+    folder = text(config[outer], key, f"{outer}.")
     folder = (usual if folder is None else folder).strip("/").removeprefix("./")
     return file if folder in ("", ".") else f"{folder}/{file}"

@@ -1,4 +1,4 @@
-"""The house rules hold, and each of them notices when it is broken (DESIGN §1, issue "Done when")."""
+"""The house rules hold, and each of them notices when it is broken (DESIGN §1)."""
 
 from __future__ import annotations
 
@@ -77,51 +77,58 @@ def test_the_tree_is_really_read() -> None:
     assert {"assay.ids", "assay_gate.gate", "services.signer.app", "deploy.dev.broker"} <= names
 
 
+ARROWS, PURE_GATE, ONE_PLACE, PURE_IMPORTS, PURE_CALLS, ADAPTERS, SAME_FACES, DRAWERS = RULES
+GATE = "shared/assay_gate/"
+HERE = "services/ingest/"
+INGEST = HERE + "x.py"
+DOMAIN = HERE + "domain.py"
+DEEP = HERE + "domain/x.py"
+
 PLANTED: list[tuple[Rule, str, str, str]] = [
-    (rules.import_arrows, "shared/assay/x.py", "import assay_gate", "assay.x imports assay_gate"),
-    (rules.import_arrows, "shared/assay/x.py", "from services.ingest import app", "imports services"),
-    (rules.import_arrows, "shared/assay_gate/x.py", "import assay_runtime.stage", "assay_runtime"),
-    (rules.import_arrows, "shared/assay_runtime/x.py", "import services.signer", "services.signer"),
-    (rules.import_arrows, "shared/assay_runtime/x.py", "import deploy.dev", "deploy.dev"),
-    (rules.import_arrows, "services/ingest/x.py", "from services.signer import domain", "signer"),
-    (rules.import_arrows, "services/ingest/x.py", "from services import signer", "services.signer"),
-    (rules.import_arrows, "services/ingest/x.py", "from ..signer import domain", "services.signer"),
-    (rules.import_arrows, "services/ingest/x.py", "def f():\n    import deploy", "imports deploy"),
-    (rules.import_arrows, "services/ingest/x.py",
+    (ARROWS, "shared/assay/x.py", "import assay_gate", "assay.x imports assay_gate"),
+    (ARROWS, "shared/assay/x.py", "from services.ingest import app", "imports services"),
+    (ARROWS, GATE + "x.py", "import assay_runtime.stage", "assay_runtime"),
+    (ARROWS, "shared/assay_runtime/x.py", "import services.signer", "services.signer"),
+    (ARROWS, "shared/assay_runtime/x.py", "import deploy.dev", "deploy.dev"),
+    (ARROWS, INGEST, "from services.signer import domain", "signer"),
+    (ARROWS, INGEST, "from services import signer", "services.signer"),
+    (ARROWS, INGEST, "from ..signer import domain", "services.signer"),
+    (ARROWS, INGEST, "def f():\n    import deploy", "imports deploy"),
+    (ARROWS, INGEST,
      "import importlib\nimportlib.import_module('services.signer.app')", "services.signer.app"),
-    (rules.import_arrows, "services/ingest/x.py",
+    (ARROWS, INGEST,
      "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import services.signer", "signer"),
-    (rules.import_arrows, "services/ingest/x.py", "from tests.unit import x", "imports tests"),
-    (rules.gate_is_pure, "shared/assay_gate/x.py", "import httpx", "httpx"),
-    (rules.gate_is_pure, "shared/assay_gate/cli/x.py", "from urllib.request import urlopen", "urllib"),
-    (rules.gate_is_pure, "shared/assay_gate/rules/x.py", "import subprocess", "subprocess"),
-    (rules.gate_is_pure, "shared/assay_gate/rules/sandbox.py", "import socket", "socket"),
-    (rules.sdk_speaks_to_kafka_in_one_place, "shared/assay/events/x.py", "import aiokafka", "aiokafka"),
-    (rules.domain_imports_are_pure, "services/ingest/domain.py", "import aiokafka", "aiokafka"),
-    (rules.domain_imports_are_pure, "services/ingest/domain/x.py", "import time", "time"),
-    (rules.domain_imports_are_pure, "services/ingest/domain/x.py", "import random", "random"),
-    (rules.domain_imports_are_pure, "services/ingest/domain/x.py", "from pathlib import Path", "path"),
-    (rules.domain_imports_are_pure, "services/ingest/domain/x.py", "import assay_runtime", "runtime"),
-    (rules.domain_imports_are_pure, "services/ingest/domain/x.py", "import numpy", "numpy"),
-    (rules.domain_imports_are_pure, "services/ingest/domain/x.py", "from assay import client", "client"),
-    (rules.domain_imports_are_pure, "services/ingest/domain/x.py",
+    (ARROWS, INGEST, "from tests.unit import x", "imports tests"),
+    (PURE_GATE, GATE + "x.py", "import httpx", "httpx"),
+    (PURE_GATE, GATE + "cli/x.py", "from urllib.request import urlopen", "urllib"),
+    (PURE_GATE, GATE + "rules/x.py", "import subprocess", "subprocess"),
+    (PURE_GATE, GATE + "rules/sandbox.py", "import socket", "socket"),
+    (ONE_PLACE, "shared/assay/events/x.py", "import aiokafka", "aiokafka"),
+    (PURE_IMPORTS, DOMAIN, "import aiokafka", "aiokafka"),
+    (PURE_IMPORTS, DEEP, "import time", "time"),
+    (PURE_IMPORTS, DEEP, "import random", "random"),
+    (PURE_IMPORTS, DEEP, "from pathlib import Path", "path"),
+    (PURE_IMPORTS, DEEP, "import assay_runtime", "runtime"),
+    (PURE_IMPORTS, DEEP, "import numpy", "numpy"),
+    (PURE_IMPORTS, DEEP, "from assay import client", "client"),
+    (PURE_IMPORTS, DEEP,
      "from services.ingest.adapters import store_sqlite", "services.ingest.adapters"),
-    (rules.domain_imports_are_pure, "services/ingest/domain/x.py", "from .. import settings", "settings"),
-    (rules.domain_calls_are_pure, "services/ingest/domain.py",
+    (PURE_IMPORTS, DEEP, "from .. import settings", "settings"),
+    (PURE_CALLS, DOMAIN,
      "import datetime\nx = datetime.datetime.now()", "domain:2 calls .now()"),
-    (rules.domain_calls_are_pure, "services/ingest/domain.py", "import uuid\nuuid.uuid4()", "uuid4"),
-    (rules.domain_calls_are_pure, "services/ingest/domain/x.py", "open('x')", "open"),
-    (rules.outside_systems_behind_adapters, "services/ingest/handler.py", "import aiokafka", "aiokafka"),
-    (rules.outside_systems_behind_adapters, "services/ingest/api.py", "import asyncpg", "asyncpg"),
-    (rules.services_show_the_same_faces, "services/ingest/__init__.py", '"""Consumes, produces."""',
+    (PURE_CALLS, DOMAIN, "import uuid\nuuid.uuid4()", "uuid4"),
+    (PURE_CALLS, DEEP, "open('x')", "open"),
+    (ADAPTERS, HERE + "handler.py", "import aiokafka", "aiokafka"),
+    (ADAPTERS, HERE + "api.py", "import asyncpg", "asyncpg"),
+    (SAME_FACES, HERE + "__init__.py", '"""Consumes, produces."""',
      "services/ingest/__init__.py does not say what it guarantees"),
-    (rules.services_show_the_same_faces, "services/ingest/app.py", APP.format("signer"), "NAME is not"),
-    (rules.services_show_the_same_faces, "services/ingest/app.py", 'NAME = "ingest"', "no CONSUMES"),
-    (rules.services_show_the_same_faces, "services/advisor/app.py", APP.format("advisor"),
+    (SAME_FACES, HERE + "app.py", APP.format("signer"), "NAME is not"),
+    (SAME_FACES, HERE + "app.py", 'NAME = "ingest"', "no CONSUMES"),
+    (SAME_FACES, "services/advisor/app.py", APP.format("advisor"),
      "services/advisor has no handler.py"),
-    (rules.no_drawers, "shared/assay/utils.py", "", "shared/assay/utils.py is a drawer"),
-    (rules.no_drawers, "services/ingest/common/__init__.py", "", "common"),
-    (rules.no_drawers, "tests/unit/helpers.py", "", "helpers"),
+    (DRAWERS, "shared/assay/utils.py", "", "shared/assay/utils.py is a drawer"),
+    (DRAWERS, HERE + "common/__init__.py", "", "common"),
+    (DRAWERS, "tests/unit/helpers.py", "", "helpers"),
 ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import jsonschema
 import pytest
@@ -30,7 +31,7 @@ def valid(event: str) -> list[Example]:
     return [example for example in iter_examples(event) if example.valid]
 
 
-def delivered(example: Example, process_hash: str | None = None) -> Delivery[InternalEvent]:
+def delivered(example: Example, process_hash: str | None = None) -> Delivery[Any]:
     """The example as it comes from the bus, of a process that exists."""
     model = EVENTS[example.event]
     event = model.model_validate_json(example.value)
@@ -43,7 +44,7 @@ def delivered(example: Example, process_hash: str | None = None) -> Delivery[Int
     return event_decoder(model)(record)
 
 
-def check(messages: Sequence[Message], parent: Delivery[InternalEvent], produces: set[str]) -> None:
+def check(messages: Sequence[Message], parent: Delivery[Any], produces: set[str]) -> None:
     assert messages
     for message in messages:
         assert message.topic in produces
@@ -70,8 +71,8 @@ def test_validator(example: Example) -> None:
 
 
 def run(
-    handler: Callable[[Delivery[InternalEvent]], Sequence[Message]],
-    delivery: Delivery[InternalEvent],
+    handler: Callable[[Delivery[Any]], Sequence[Message]],
+    delivery: Delivery[Any],
     produces: set[str],
 ) -> None:
     messages = handler(delivery)

@@ -26,7 +26,7 @@ def by_pydantic(example: Example) -> bool:
 
 def by_jsonschema(example: Example) -> bool:
     validator = jsonschema.Draft202012Validator(load_schema(example.event))
-    return validator.is_valid(json.loads(example.value))
+    return bool(validator.is_valid(json.loads(example.value)))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: f"{e.event}/{e.valid}/{e.why}")

@@ -28,7 +28,7 @@ def label(minor: Minor) -> str:
 
 
 def fits(schema: dict[str, Any], value: bytes) -> bool:
-    return jsonschema.Draft202012Validator(schema).is_valid(json.loads(value))
+    return bool(jsonschema.Draft202012Validator(schema).is_valid(json.loads(value)))
 
 
 @pytest.fixture

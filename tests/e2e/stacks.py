@@ -36,6 +36,7 @@ SUBMITTED_DLQ = "wallet.event.submitted.v1.ingest.dlq"
 
 # Short patience everywhere, so that trouble shows within seconds.
 QUICK = {
+    "ASSAY_KAFKA__SESSION_TIMEOUT_MS": "6000",
     "ASSAY_SCORER__DEADLINE_S": "3",
     "ASSAY_SCORER__TRANSPORT_ATTEMPTS": "2",
     "ASSAY_SCORER__PATIENCE_S": "2",

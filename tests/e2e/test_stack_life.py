@@ -101,12 +101,12 @@ async def test_the_same_data_again(
 
 
 def test_a_killed_stack_leaves_no_process(
-    broker: str, model: ScriptedModel, aggregator: ScriptedAggregator, tmp_path: Path
+    model: ScriptedModel, aggregator: ScriptedAggregator, tmp_path: Path
 ) -> None:
     """Issue 3 item 5: not even kill -9 of `assay up` leaves a service or a broker running."""
     mark = str(uuid.uuid4())
     running = StackProcess(
-        tmp_path, _arguments(broker, model, aggregator), {**QUICK, MARK: mark}
+        tmp_path, _arguments("embedded", model, aggregator), {**QUICK, MARK: mark}
     ).ready()
     running.process.kill()
     running.stop()
@@ -201,7 +201,7 @@ def _settings(folder: Path, **changed: str) -> dict[str, str]:
     ("content", "mode", "reason"),
     [
         (None, 0, "No such file"),
-        (b"\x07" * 32, 0o640, "read"),
+        (b"\x07" * 32, 0o640, "mode 0640"),
         (b"\x07" * 31, 0o600, "32"),
         (b"\x00" * 32, 0o600, "key"),
     ],

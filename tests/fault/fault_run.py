@@ -89,27 +89,24 @@ async def run(plan: RunPlan, say: Say = lambda text: None) -> RunResult:
     ) as stack:
         say(f"stack on {stack.bootstrap} is ready; submitting {plan.events} events")
         started = time.monotonic()
-        work = submissions(plan.events, plan.wallets, plan.seed)
-        faults = asyncio.create_task(inflict(stack, plan.schedule))
-        asked = await publish(
-            stack.bootstrap, work, seconds=plan.spread_s, total=plan.events,
-            twice=plan.twice, seed=plan.seed,
-        )  # fmt: skip
+        work = list(submissions(plan.events, plan.wallets, plan.seed))
+        asked = [item.request_id for item in work]
         told = 0
 
         def progress(ended: int) -> None:
             nonlocal told
             if ended >= told + max(1, plan.events // 10):
                 told = ended
-                rate = ended / (time.monotonic() - started)
-                say(f"{ended} of {plan.events} ended, {rate:.0f}/s")
+                say(f"{ended} of {plan.events} ended after {time.monotonic() - started:.0f} s")
 
-        ended = await all_ended(
-            stack.bootstrap, asked, patience_s=plan.patience_s, progress=progress
+        faults = asyncio.create_task(inflict(stack, plan.schedule))
+        _, ended = await asyncio.gather(
+            publish(stack.bootstrap, work, seconds=plan.spread_s, twice=plan.twice, seed=plan.seed),
+            all_ended(stack.bootstrap, asked, patience_s=plan.patience_s, progress=progress),
         )
         seconds = time.monotonic() - started
         inflicted = await faults
-        say(f"{ended} of {len(set(asked))} ended in {seconds:.0f} s; settling")
+        say(f"{ended} of {plan.events} ended in {seconds:.0f} s; settling")
         # A call that still runs for an already ended request may last its whole deadline.
         await quiet(stack, quiet_s=plan.deadline_s + 1.5, patience_s=_SETTLE_S)
         say("checking")

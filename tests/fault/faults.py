@@ -52,6 +52,16 @@ def each_service_once(
     return [Planned((n + draw.uniform(0.2, 0.8)) * slot, fault, p) for n, p in enumerate(order)]
 
 
+def drawn(seed: int, within_s: float, count: int, parts: Sequence[str] = SERVICES) -> list[Planned]:
+    """`count` faults of any kind, on any part, at any time, drawn from the seed."""
+    draw = random.Random(seed)
+    kinds = sorted(FAULTS)
+    return [
+        Planned(draw.uniform(0.0, within_s), draw.choice(kinds), draw.choice(list(parts)))
+        for _ in range(count)
+    ]
+
+
 async def inflict(stack: RunningStack, schedule: Sequence[Planned]) -> list[Planned]:
     """Do what the schedule says, in its order; returns the faults that met their part."""
     met = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaProducer
@@ -102,27 +102,24 @@ def producer(bootstrap: str) -> AIOKafkaProducer:
 
 async def publish(
     bootstrap: str,
-    work: Iterator[Submission],
+    work: Sequence[Submission],
     *,
     seconds: float = 0.0,
-    total: int = 0,
     twice: float = 0.0,
     seed: int = 0,
-) -> list[str]:
-    """Publish in order, spread over about `seconds` where given; returns the request ids.
+) -> None:
+    """Publish in order, spread over about `seconds`; 0 is as fast as it goes.
 
     A share `twice` of the records is published again a little later, byte for byte, as a client
     does that did not hear the first confirmation.
     """
     draw = random.Random(seed)
-    asked: list[str] = []
     again: list[Submission] = []
     loop = asyncio.get_running_loop()
     started = loop.time()
     async with producer(bootstrap) as sender:
         pending = []
         for number, item in enumerate(work):
-            asked.append(item.request_id)
             pending.append(await _send(sender, item))
             if draw.random() < twice:
                 again.append(item)
@@ -131,13 +128,11 @@ async def publish(
             if len(pending) >= _FLUSH_EVERY:
                 await asyncio.gather(*pending)
                 pending.clear()
-            if seconds and total:
-                ahead = started + seconds * number / total - loop.time()
-                if ahead > 0.005:
-                    await asyncio.sleep(ahead)
+            ahead = started + seconds * number / len(work) - loop.time()
+            if ahead > 0.005:
+                await asyncio.sleep(ahead)
         pending += [await _send(sender, item) for item in again]
         await asyncio.gather(*pending)
-    return asked
 
 
 async def _send(sender: AIOKafkaProducer, item: Submission) -> asyncio.Future[object]:

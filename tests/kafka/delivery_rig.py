@@ -25,7 +25,7 @@ from assay.topics import dead_letter_name
 
 SERVICE = "rig"
 PARTITIONS = 4
-TIMEOUT_S = 60
+TIMEOUT_S = 30
 
 
 @dataclass(frozen=True)

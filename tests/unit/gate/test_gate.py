@@ -185,6 +185,21 @@ def test_unusable_schema_is_refused_when_compiled(schema: dict[str, Any]) -> Non
         Gate(schema)
 
 
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_what_is_no_json_number_never_passes(word: str) -> None:
+    """DESIGN §4: not even where the schema asks for nothing."""
+    for schema in (None, {"type": "object"}):
+        assert not Gate(schema).judge('{"a": ' + word + "}").accepted
+
+
+def test_two_readings_of_a_union_are_named() -> None:
+    """Issue item 3: ambiguity is refused, and the model is told between what."""
+    schema = {"properties": {"v": {"anyOf": [{"type": "integer"}, {"type": "array"}]}}}
+    verdict = Gate(schema).judge('{"v": "5"}')
+    assert [(e["path"], e["rule"]) for e in verdict.errors] == [("$.v", "ambiguous")]
+    assert '5 or ["5"]' in verdict.errors[0]["message"]
+
+
 def test_enum_prefixes_are_configuration() -> None:
     """S4.3: the seed's "shadow " prefix is a setting; its delimiter is on."""
     schema = {"properties": {"card": {"enum": ["the fool", "the tower"]}}}
@@ -237,6 +252,8 @@ def test_limits_are_settings() -> None:
     assert not Gate(None, config=GateConfig(max_depth=2)).judge("[[[1]]]").accepted
     assert not Gate(None, config=GateConfig(max_depth=2)).judge("[[[1,]]]").accepted
     assert Gate(None, config=GateConfig(max_depth=3)).judge("[[[1]]]").accepted
+    assert Gate(None).judge("[" * 64 + "]" * 64).accepted
+    assert not Gate(None).judge("[" * 65 + "]" * 65).accepted
     many = "{} " * 200
     assert not Gate(None).judge(many).accepted
 
