@@ -45,10 +45,11 @@ class AnswerMessages:
         request = delivery.event
         try:
             fields = await self._handler.answer(request)
+            meta = self._handler.stamped_meta(request)
         except DeadLetter as refusal:
             return refusal
         event = GenerationAnswered.model_validate(
-            {"meta": request.meta.caused_by(delivery.id, delivery.value), **fields}
+            {"meta": meta.caused_by(delivery.id, delivery.value), **fields}
         )
         message = emit(event, topic=event.type, source=SOURCE, parent_id=delivery.id)
         ANSWERED.labels(event.outcome).inc()

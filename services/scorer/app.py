@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from prometheus_client import Gauge
 
 from assay.events import GenerationAnswered, GenerationRequested
-from assay_gate.process import load_processes
+from assay_gate.process import load_registry
 from assay_runtime.failures import Stop
 from assay_runtime.pipeline import Pipeline
 from assay_runtime.processes import process_folder
@@ -38,8 +38,8 @@ def build(settings: ScorerSettings) -> Service:
     provider = build_provider(section)
     endpoint = build_endpoint(section, provider, _show_state)
     _show_state(State.CLOSED)
-    processes = load_processes(process_folder(section.processes))
-    handler = ScorerHandler(processes.values(), endpoint, call_limits(section))
+    processes = load_registry(process_folder(section.processes))
+    handler = ScorerHandler(processes, endpoint, call_limits(section))
 
     def waiting() -> str | None:
         if endpoint.state is not State.OPEN:

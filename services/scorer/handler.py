@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from typing import Any
 
-from assay.events import GenerationRequested
+from assay.events import GenerationRequested, Meta
+from assay_gate.chain import EXPRESSION_FAILED, Ask, Failed, first_request
 from assay_gate.process import Process, ProcessError, PromptError
+from assay_gate.process_registry import ProcessRegistry
 from assay_gate.verdict import problem
 from assay_runtime.failures import DeadLetter
 from services.scorer.adapters.endpoint import Endpoint
-from services.scorer.domain.answering import CallLimits, answered_fields, prepare_call
+from services.scorer.domain.answering import (
+    CallLimits,
+    answered_fields,
+    prepare_call,
+    unasked_fields,
+)
 from services.scorer.domain.provider import AttemptFailed, ModelError, ModelReply, PatienceExhausted
 
 
@@ -18,41 +26,65 @@ class ScorerHandler:
     """Answers generation requests with the processes it was given.
 
     A request that records a process hash is answered under exactly that folder, or refused;
-    one without a hash under the process of that id.
+    one without a hash under the current version of that id, which its answer then records.
     """
 
     def __init__(
         self, processes: Iterable[Process], endpoint: Endpoint, limits: CallLimits
     ) -> None:
-        known = list(processes)
-        self._by_id = {process.id: process for process in known}
-        self._by_hash = {process.hash: process for process in known}
+        given = isinstance(processes, ProcessRegistry)
+        self._processes = processes if given else ProcessRegistry(processes)
         self._endpoint = endpoint
         self._limits = limits
 
     def process_of(self, request: GenerationRequested) -> Process:
         """The process a request names; DeadLetter if it is not one of ours."""
         meta = request.meta
-        if meta.process_id is None or meta.process_id not in self._by_id:
+        current = self._processes.current(meta.process_id or "")
+        recorded = self._processes.by_hash(meta.process_hash or "")
+        if recorded is not None and recorded.id == meta.process_id:
+            return recorded
+        if current is None:
             raise self._refusal(
                 request, f"there is no process {meta.process_id!r}", "unknown_process", "/meta"
             )
-        process = self._by_id[meta.process_id]
         if meta.process_hash is not None:
-            process = self._by_hash.get(meta.process_hash, process)
-            if (process.id, process.hash) != (meta.process_id, meta.process_hash):
-                raise self._refusal(
-                    request,
-                    f"process {process.id!r} is at {process.version} ({process.hash[:12]}), the "
-                    f"request is for {meta.process_version} ({meta.process_hash[:12]})",
-                    "unknown_process_version",
-                    "/meta",
-                )
-        return process
+            raise self._refusal(
+                request,
+                f"process {current.id!r} is at {current.version} ({current.hash[:12]}), the "
+                f"request is for {meta.process_version} ({meta.process_hash[:12]})",
+                "unknown_process_version",
+                "/meta",
+            )
+        return current
 
     def step_of(self, request: GenerationRequested) -> str:
-        """The step a request names, or the first that asks a model."""
-        return request.meta.step or self.process_of(request).first_model_step
+        """The step that asks a model: the one the request names, or the first from there on."""
+        process = self.process_of(request)
+        named = request.meta.step
+        if named is None:
+            return process.first_model_step
+        steps = [step.name for step in process.steps]
+        start = steps.index(named) if named in steps else len(steps)
+        reached = (step.name for step in process.steps[start:] if step.kind == "model")
+        return next(reached, named)
+
+    def stamped_meta(self, request: GenerationRequested) -> Meta:
+        """The request's meta with the process that answers it: what the answer is judged by.
+
+        A shadow process marks its answers, so that none of them can be signed.
+        """
+        process = self.process_of(request)
+        meta = request.meta
+        return meta.model_copy(
+            update={
+                "process_version": process.version,
+                "process_hash": process.hash,
+                "step": self.step_of(request),
+                "unit_id": meta.unit_id or meta.request_id,
+                "shadow": meta.shadow or process.shadow is not None,
+            }
+        )
 
     async def answer(self, request: GenerationRequested) -> dict[str, Any]:
         """All fields of llm.generation.answered.v1 but `meta`.
@@ -61,16 +93,25 @@ class ScorerHandler:
         answered: an unknown process or step, or an input its schema refuses.
         """
         process = self.process_of(request)
+        meta = self.stamped_meta(request)
+        provider = self._endpoint.provider
         record = request.input
-        for wrong in process.input_problems(record):
+        for wrong in process.input_problems(record, request.meta.step):
             message = f"input {wrong['path']}: {wrong['message']}"
             raise self._refusal(request, message, "invalid_input", _pointer(wrong["path"]))
-        key = str(record[process.key]) if process.key else request.meta.request_id
+        reached = await self._reached(process, request)
+        if isinstance(reached, Failed):
+            message = reached.errors[0]["message"]
+            return unasked_fields(
+                reached.input, provider.name, provider.model, EXPRESSION_FAILED, message
+            )
+        record = reached.input
+        key = str(record[process.key]) if process.key else meta.request_id
         feedback = [problem(e.path, e.rule, e.message) for e in request.feedback]
         try:
             call = prepare_call(
-                process, self.step_of(request), record, key, request.meta.attempt, feedback,
-                self._limits,
+                process, reached.step, record, key, meta.attempt, feedback, self._limits,
+                meta.unit_id or "",
             )  # fmt: skip
         except (ProcessError, PromptError) as error:
             raise self._refusal(request, str(error), "invalid_input", "/input") from error
@@ -79,8 +120,22 @@ class ScorerHandler:
             result = await self._endpoint.generate(call)
         except (AttemptFailed, PatienceExhausted) as error:
             result = error
-        provider = self._endpoint.provider
         return answered_fields(record, call, provider.name, provider.model, result)
+
+    async def _reached(self, process: Process, request: GenerationRequested) -> Ask | Failed:
+        """The question a request leads to; expression steps before it are computed in a thread,
+        because their worker may take its whole time limit."""
+        meta = self.stamped_meta(request)
+        given = request.meta.step
+        start = process.steps[0].name if given is None else given
+        try:
+            if process.step(start).kind == "model":
+                return Ask(start, request.input, meta)
+            return await asyncio.to_thread(
+                first_request, process, meta, request.input, meta.unit_id or "", start
+            )
+        except ProcessError as error:
+            raise self._refusal(request, str(error), "invalid_input", "/input") from error
 
     @staticmethod
     def _refusal(request: GenerationRequested, message: str, code: str, pointer: str) -> DeadLetter:

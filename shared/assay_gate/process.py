@@ -15,16 +15,17 @@ import jsonschema_rs
 
 from assay_gate.config import GateConfig
 from assay_gate.config_reading import CONFIG
-from assay_gate.process_config import Policy, ProcessConfig, parse_config
+from assay_gate.process_config import ProcessConfig, Shadow, parse_config
 from assay_gate.process_definition import Process, Step
+from assay_gate.process_endings import Policy
+from assay_gate.process_findings import Findings
 from assay_gate.process_folder import Folder, ProcessError, read_folder
+from assay_gate.process_registry import ProcessRegistry, Version
+from assay_gate.process_schema import checked_assignments, read_schema
 from assay_gate.process_steps import Assignment, StepConfig
 from assay_gate.prompt import PromptError, compile_templates
 from assay_gate.rules.shape import rule_problems
-from assay_gate.schema_refs import SchemaRefError, check_refs, with_const
 from assay_gate.verdict import GateError
-from assay_gate.wire_merge import WireSchemaError
-from assay_gate.wire_schema import derive_wire_schema
 
 __all__ = [
     "Assignment",
@@ -32,107 +33,150 @@ __all__ = [
     "Process",
     "ProcessError",
     "PromptError",
+    "Shadow",
     "Step",
+    "build_process",
     "load_process",
     "load_processes",
+    "load_registry",
 ]
-
-_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def load_process(folder: Path | str) -> Process:
     """The process in a folder; ProcessError names the file and key of the first mistake."""
-    files = read_folder(Path(folder))
+    found = Findings()
+    process = build_process(read_folder(Path(folder)), found)
+    found.raise_first()
+    if process is None:
+        raise ProcessError(str(folder), "", "is no process")
+    return process
+
+
+def load_registry(root: Path | str, used: Mapping[Version, str] | None = None) -> ProcessRegistry:
+    """Every process under `root`, one folder per version; see `ProcessRegistry`."""
+    folders = [folder for folder in sorted(Path(root).iterdir()) if (folder / CONFIG).is_file()]
+    processes = []
+    for folder in folders:
+        try:
+            processes.append(load_process(folder))
+        except ProcessError as error:
+            raise ProcessError(f"{folder.name}/{error.file}", error.key, error.reason) from None
+    return ProcessRegistry(processes, used)
+
+
+def load_processes(root: Path | str) -> dict[str, Process]:
+    """The current version of every process under `root`, by id."""
+    return dict(load_registry(root).by_id)
+
+
+def build_process(files: Folder, found: Findings) -> Process | None:
+    """The process that the files describe; every mistake goes to `found`, and with one there is
+    no process."""
     if CONFIG not in files.files:
-        raise ProcessError(str(folder), "", f"there is no {CONFIG}")
-    config = parse_config(files.yaml(CONFIG))
-    input_schema = _schema(files, config.input_schema, "assay.input_schema") or {"type": "object"}
-    templates = _templates(files, config)
-    steps = tuple(_step(files, step, templates) for step in config.steps)
-    _check_input_fields(config, input_schema)
-    if not any(step.kind == "model" for step in steps):
-        raise ProcessError(CONFIG, "pipeline.steps", "no step asks a model")
-    return Process(
-        id=config.id or files.path.resolve().name,
-        version=config.version or f"sha256-{files.hash[:12]}",
+        found.mistake(str(files.path), "", f"there is no {CONFIG}")
+        return None
+    with found.caught():
+        return _build(files, parse_config(files.yaml(CONFIG), found), found)
+    return None
+
+
+def _build(files: Folder, config: ProcessConfig, found: Findings) -> Process | None:
+    input_schema: dict[str, Any] = {"type": "object"}
+    with found.caught():
+        given = read_schema(files, config.input_schema, "assay.input_schema")
+        input_schema = given or input_schema
+    named, _, suffix = files.path.resolve().name.partition("@")
+    if suffix and config.version not in (None, suffix):
+        found.mistake(CONFIG, "assay.version", f"is {config.version}, the folder says {suffix}")
+    templates = _templates(files, config, found)
+    steps = []
+    for step in config.steps:
+        with found.caught():
+            steps.append(_step(files, step, config, templates, found))
+    _check_input_fields(config, input_schema, found)
+    protected = frozenset(input_schema.get("properties", ()) if config.input_schema else ())
+    _check_protected(steps, protected, found)
+    if config.steps and not any(step.kind == "model" for step in config.steps):
+        found.mistake(CONFIG, "pipeline.steps", "no step asks a model")
+    gate_config = GateConfig()
+    try:
+        gate_config = GateConfig.from_mapping(config.gate)
+    except GateError as error:
+        found.mistake(CONFIG, "assay.gate", str(error))
+    if found.mistakes:
+        return None
+    process = Process(
+        id=config.id or named,
+        version=config.version or suffix or f"sha256-{files.hash[:12]}",
         hash=files.hash,
         folder=files.path,
         input_schema=input_schema,
         key=config.key,
-        steps=steps,
-        temperatures=config.temperatures,
-        max_tokens=config.max_tokens,
-        exhausted=config.exhausted,
-        result=config.result,
+        steps=tuple(steps),
+        protected=protected,
+        usual_attempts=config.attempts,
+        exhausted=config.endings.exhausted,
+        empty_result=config.endings.empty_result,
+        result=config.endings.result,
+        shadow=config.shadow,
         api=config.api,
         processing=config.processing,
-        _gate_config=_gate_config(config),
+        _fallback=config.fallback,
+        _fixed=config.fixed,
+        _gate_config=gate_config,
         _input=jsonschema_rs.Draft202012Validator(input_schema),
     )
+    _check_empty_result(process, found)
+    return None if found.mistakes else process
 
 
-def load_processes(root: Path | str) -> dict[str, Process]:
-    """Every process under `root`, one folder each, by id; two with one id are a ProcessError."""
-    processes: dict[str, Process] = {}
-    for folder in sorted(Path(root).iterdir()):
-        if not (folder / CONFIG).is_file():
-            continue
-        process = load_process(folder)
-        if process.id in processes:
-            first = processes[process.id].folder.name
-            raise ProcessError(
-                f"{folder.name}/{CONFIG}", "assay.id", f"{process.id!r} is taken by {first}"
-            )
-        processes[process.id] = process
-    return processes
-
-
-def _schema(files: Folder, name: str | None, key: str) -> dict[str, Any] | None:
-    if name is None:
-        return None
-    schema = files.json(name, key)
-    try:
-        jsonschema_rs.meta.validate({"$schema": _DIALECT, **schema})
-        check_refs(schema)
-        jsonschema_rs.Draft202012Validator(schema)
-    except SchemaRefError as error:
-        raise ProcessError(name, "", str(error)) from None
-    except (jsonschema_rs.ValidationError, ValueError) as error:
-        reason = getattr(error, "message", str(error))
-        raise ProcessError(name, "", f"is no JSON Schema (2020-12): {reason[:300]}") from None
-    return schema
-
-
-def _templates(files: Folder, config: ProcessConfig) -> Mapping[str, jinja2.Template]:
+def _templates(
+    files: Folder, config: ProcessConfig, found: Findings
+) -> Mapping[str, jinja2.Template]:
     """Every text file beside the named templates is open to `include`, by its relative name."""
-    named = {step.template: step.name for step in config.steps if step.kind == "model"}
-    sources = {name: files.text(name, f"prompts.templates.{step}") for name, step in named.items()}
-    folders = {name.rpartition("/")[0] for name in named}
+    sources: dict[str, str] = {}
+    for step in config.steps:
+        with found.caught():
+            if step.template:
+                key = f"prompts.templates.{step.name}"
+                sources[step.template] = files.text(step.template, key)
+    folders = {name.rpartition("/")[0] for name in sources}
     for name in files.files:
         folder, _, file = name.rpartition("/")
         if folder in folders and file.endswith((".jinja2", ".j2")):
-            sources.setdefault(name, files.text(name))
-            sources.setdefault(file, files.text(name))
-    try:
-        return compile_templates(sources)
-    except PromptError as error:
-        raise ProcessError("", "", str(error)) from None
+            with found.caught():
+                sources.setdefault(name, files.text(name))
+                sources.setdefault(file, files.text(name))
+    compiled: dict[str, jinja2.Template] = {}
+    while len(compiled) < len(sources):
+        try:
+            compiled |= compile_templates(sources)
+        except PromptError as error:
+            named = _named_in(str(error), sources)
+            found.mistake(named, "", str(error).removeprefix(f"{named}: "))
+            sources.pop(named)
+    return compiled
 
 
-def _step(files: Folder, config: StepConfig, templates: Mapping[str, jinja2.Template]) -> Step:
+def _named_in(message: str, sources: Mapping[str, str]) -> str:
+    """The template a PromptError speaks of; its message begins with the name."""
+    return next(name for name in sources if message.startswith(f"{name}: "))
+
+
+def _step(
+    files: Folder, config: StepConfig, process: ProcessConfig,
+    templates: Mapping[str, jinja2.Template], found: Findings,
+) -> Step:  # fmt: skip
     for key, reason in rule_problems(config.rules):
         where = f"validation.{config.name}" + (f".{key}" if key else "")
-        raise ProcessError(CONFIG, where, reason)
-    schema = _schema(files, config.schema, f"schemas.files.{config.name}")
-    if schema is None and config.assignments:
-        raise ProcessError(CONFIG, "assay.assign", f"step {config.name!r} has no schema")
-    if schema is not None and config.schema is not None:
-        try:
-            derive_wire_schema(schema, [(a.path, a.value) for a in config.assignments])
-            for assignment in config.assignments:
-                with_const(schema, assignment.path, assignment.value)
-        except (WireSchemaError, SchemaRefError) as error:
-            raise ProcessError(config.schema, "", str(error)) from None
+        found.mistake(CONFIG, where, reason)
+    schema = None
+    with found.caught():
+        schema = read_schema(files, config.schema, f"schemas.files.{config.name}")
+        if schema is None and config.assignments:
+            raise ProcessError(CONFIG, "assay.assign", f"step {config.name!r} has no schema")
+        if schema is not None and config.schema is not None:
+            checked_assignments(schema, config.schema, config.assignments)
     return Step(
         name=config.name,
         kind=config.kind,
@@ -140,29 +184,51 @@ def _step(files: Folder, config: StepConfig, templates: Mapping[str, jinja2.Temp
         rules=config.rules,
         assignments=config.assignments,
         settings=config.settings,
-        template=templates[config.template] if config.kind == "model" else None,
+        context=config.context,
+        attempts=process.step_attempts.get(config.name, process.attempts),
+        program=config.program,
+        template=templates.get(config.template),
     )
 
 
-def _gate_config(config: ProcessConfig) -> GateConfig:
-    try:
-        return GateConfig.from_mapping(config.gate)
-    except GateError as error:
-        raise ProcessError(CONFIG, "assay.gate", str(error)) from None
-
-
-def _check_input_fields(config: ProcessConfig, input_schema: Mapping[str, Any]) -> None:
+def _check_input_fields(
+    config: ProcessConfig, input_schema: Mapping[str, Any], found: Findings
+) -> None:
     """The fields that config.yaml names must be required by the input schema, if there is one."""
     if config.input_schema is None:
         return
     properties = input_schema.get("properties", {})
     required = input_schema.get("required", ())
     if config.key is not None and config.key not in required:
-        raise ProcessError(CONFIG, "assay.key", f"the input schema does not require {config.key!r}")
+        found.mistake(CONFIG, "assay.key", f"the input schema does not require {config.key!r}")
     for step in config.steps:
         for assignment in step.assignments:
             name = assignment.field
             if name and (name not in required or properties.get(name) != {"type": "boolean"}):
-                raise ProcessError(
+                found.mistake(
                     CONFIG, "assay.assign", f"the input schema requires no boolean {name!r}"
                 )
+
+
+def _check_protected(steps: list[Step], protected: frozenset[str], found: Findings) -> None:
+    """No step may compute or ask for a field that the request brings: an answer could otherwise
+    replace the address that is scored."""
+    if len(steps) < 2:
+        return
+    for step in steps:
+        made = step.program.names if step.program else (step.output_schema or {}).get("properties")
+        for name in sorted(protected & set(made or ())):
+            where = f"pipeline.steps.{step.name}"
+            found.mistake(
+                CONFIG, where, f"{name!r} is a field of the input schema; name the step's another"
+            )
+
+
+def _check_empty_result(process: Process, found: Findings) -> None:
+    if "empty_result" not in process.exhausted.values():
+        return
+    last = [step for step in process.steps if step.kind == "model"][-1]
+    if not process.gate(last.name).validates(process.empty_result):
+        found.mistake(
+            CONFIG, "assay.empty_result", f"does not fit the output schema of step {last.name!r}"
+        )

@@ -129,7 +129,7 @@ def _shadow(ours: Mapping[str, Any], found: Findings) -> Shadow | None:
         if of is None:
             raise ProcessError(CONFIG, "assay.shadow.of", "missing: the id of a process")
         number = isinstance(share, int | float) and not isinstance(share, bool)
-        if not number or not 0 < share <= 1:
+        if share is None or not number or not 0 < share <= 1:
             raise ProcessError(
                 CONFIG, "assay.shadow.share", f"must be above 0 and at most 1, not {share!r}"
             )
@@ -137,9 +137,7 @@ def _shadow(ours: Mapping[str, Any], found: Findings) -> Shadow | None:
     return None
 
 
-def _gate(
-    config: Mapping[str, Any], ours: Mapping[str, Any], found: Findings
-) -> Mapping[str, Any]:
+def _gate(config: Mapping[str, Any], ours: Mapping[str, Any], found: Findings) -> Mapping[str, Any]:
     """The gate's settings; a configuration of seed 4's kind gets the enum prefix of its table."""
     if "assay" not in config:
         return {"enum_prefixes": ["shadow "]}

@@ -12,7 +12,10 @@ import jsonschema_rs
 
 from assay_gate.config import GateConfig
 from assay_gate.config_reading import CONFIG
-from assay_gate.process_config import Policy
+from assay_gate.expression_steps import ExpressionProgram
+from assay_gate.process_attempts import Attempts
+from assay_gate.process_config import Shadow
+from assay_gate.process_endings import Policy
 from assay_gate.process_folder import ProcessError
 from assay_gate.process_steps import Assignment
 from assay_gate.prompt import PromptError, render
@@ -29,7 +32,10 @@ _MAX_MESSAGE = 300
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step. `output_schema` is None where the answer only has to be JSON (SPEC S5.7)."""
+    """One step. `output_schema` is None where the answer only has to be JSON (SPEC S5.7).
+
+    `context` holds constants for its template, `program` the expressions of an expression step.
+    """
 
     name: str
     kind: Literal["model", "expression"]
@@ -37,6 +43,9 @@ class Step:
     rules: Mapping[str, Any]
     assignments: tuple[Assignment, ...]
     settings: Mapping[str, Any]
+    context: Mapping[str, Any]
+    attempts: Attempts
+    program: ExpressionProgram | None
     template: jinja2.Template | None = field(repr=False)
 
 
@@ -44,8 +53,9 @@ class Step:
 class Process:
     """A loaded process. `hash` covers every file of the folder, so it names what judged an answer.
 
-    `key` is the input field that is the partition key (None: the request id), `temperatures` has
-    one entry per attempt, `exhausted` says per reason what follows the last attempt.
+    `key` is the input field that is the partition key (None: the request id), `exhausted` says
+    per reason what follows the last attempt, `protected` holds the input fields that no step may
+    replace (those of `assay.input_schema`). A `shadow` is recorded and compared, never signed.
     """
 
     id: str
@@ -55,12 +65,16 @@ class Process:
     input_schema: Mapping[str, Any]
     key: str | None
     steps: tuple[Step, ...]
-    temperatures: tuple[float, ...]
-    max_tokens: int | None
+    protected: frozenset[str]
+    usual_attempts: Attempts
     exhausted: Mapping[str, Policy]
+    empty_result: Any
     result: str
+    shadow: Shadow | None
     api: Mapping[str, Any]
     processing: Mapping[str, Any]
+    _fallback: Mapping[str, Any] = field(repr=False)
+    _fixed: Mapping[str, Any] = field(repr=False)
     _gate_config: GateConfig = field(repr=False)
     _input: jsonschema_rs.Draft202012Validator = field(repr=False)
     _wires: dict[tuple[str, tuple[bool, ...]], dict[str, Any]] = field(
@@ -69,9 +83,28 @@ class Process:
     _gates: dict[str, Gate] = field(repr=False, default_factory=dict)
 
     @property
+    def temperatures(self) -> tuple[float, ...]:
+        """One per attempt, of steps without settings of their own."""
+        return self.usual_attempts.temperatures
+
+    @property
+    def max_tokens(self) -> int | None:
+        """The longest answer of such steps, in tokens; None: the scorer's setting."""
+        return self.usual_attempts.max_tokens
+
+    @property
     def attempts(self) -> int:
-        """How often a model is asked before `exhausted` decides."""
+        """How often a model is asked at such a step before `exhausted` decides."""
         return len(self.temperatures)
+
+    @property
+    def gate_config(self) -> GateConfig:
+        """Limits of the gate, which bind expression steps too."""
+        return self._gate_config
+
+    def attempts_of(self, step: str) -> int:
+        """How often a model is asked at this step."""
+        return len(self.step(step).attempts.temperatures)
 
     @property
     def first_model_step(self) -> str:
@@ -85,12 +118,21 @@ class Process:
                 return step
         raise ProcessError(CONFIG, "pipeline.steps", f"process {self.id!r} has no step {name!r}")
 
-    def temperature(self, attempt: int) -> float:
+    def temperature(self, attempt: int, step: str | None = None) -> float:
         """The temperature of an attempt, counted from 1; later ones repeat the last (S1.4)."""
-        return self.temperatures[min(max(attempt, 1), self.attempts) - 1]
+        plan = self.temperatures if step is None else self.step(step).attempts.temperatures
+        return plan[min(max(attempt, 1), len(plan)) - 1]
 
-    def input_problems(self, record: Any) -> list[Problem]:
-        """Why `record` is no input of this process; empty if it is one (S5.1)."""
+    def input_problems(self, record: Any, step: str | None = None) -> list[Problem]:
+        """Why `record` is no input of this process; empty if it is one (S5.1).
+
+        At a `step` that follows others the record holds their fields too, so only the fields
+        that the input schema names are looked at.
+        """
+        named = self.input_schema.get("properties")
+        later = step is not None and self.steps[0].name != step
+        if later and isinstance(record, Mapping) and isinstance(named, Mapping):
+            record = {name: value for name, value in record.items() if name in named}
         found = []
         for error in self._input.iter_errors(record):
             path = "$" + "".join(
@@ -132,17 +174,20 @@ class Process:
         record: Mapping[str, Any],
         feedback: Sequence[Problem] = (),
         attempt: int = 1,
+        unit_id: str = "",
     ) -> str:
         """The prompt of an attempt; from the second on with seed 5's stricter block (S5.2).
 
-        `feedback` holds the errors of the attempt before. PromptError if the template needs a
-        field that `record` lacks.
+        The template sees the record, the configured constants (which no field can replace) and
+        `unit_id`. `feedback` holds the errors of the attempt before. PromptError if the template
+        needs a field that is nowhere.
         """
         found = self.step(step)
         if found.template is None:
             raise PromptError(f"{self.id}: step {step!r} asks no model")
         schema = self.shown_schema(step, record)
-        return render(found.template, record, schema, stricter=attempt > 1, feedback=feedback)
+        seen = {**self._fallback, **record, **self._fixed, **found.context, "unit_id": unit_id}
+        return render(found.template, seen, schema, stricter=attempt > 1, feedback=feedback)
 
     def gate(self, step: str) -> Gate:
         """The gate that judges this step's answers; compiled once."""

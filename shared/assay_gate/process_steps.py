@@ -156,7 +156,7 @@ def _step(
         program = parse_program(name, entry, where, found)
         return StepConfig(name, "expression", entry, program=program)
     if scope == "run":
-        found.warning(CONFIG, where, "ignored: a step over a whole run has no meaning for a request")
+        found.warning(CONFIG, where, "ignored: scope run works on a whole run, not on a request")
         return None
     if scope == "fan_out":
         raise ProcessError(CONFIG, f"{where}.scope", "fan_out makes several units of one, and a "

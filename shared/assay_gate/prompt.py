@@ -41,8 +41,8 @@ class PromptError(GateError):
     """A template cannot be compiled, or an input cannot be rendered with it."""
 
 
-def compile_templates(sources: Mapping[str, str]) -> Mapping[str, jinja2.Template]:
-    """Templates by name; they may include each other and reach nothing else.
+def template_environment(sources: Mapping[str, str]) -> jinja2.Environment:
+    """The sandbox of templates; they may include each other and reach nothing else.
 
     Filters besides Jinja2's own: `json` (one line, strings neutral) and `untrusted(most_bytes)`.
     """
@@ -55,6 +55,12 @@ def compile_templates(sources: Mapping[str, str]) -> Mapping[str, jinja2.Templat
     )
     environment.filters["json"] = _json
     environment.filters["untrusted"] = _untrusted
+    return environment
+
+
+def compile_templates(sources: Mapping[str, str]) -> Mapping[str, jinja2.Template]:
+    """Templates by name, compiled in the sandbox; PromptError begins with the template's name."""
+    environment = template_environment(sources)
     templates = {}
     for name in sources:
         try:

@@ -34,8 +34,10 @@ class LaneEngine:
     round-robin: one fetch brings up to a megabyte of one partition, which would fill the window
     and leave the other partitions' keys idle (research §6). Records of `first` topics go ahead.
 
-    A record is queued, then runs, then is done (its outputs are confirmed) or given up; given up
-    or dropped from the queue on a rebalance, it is read again by whoever has the partition.
+    A record is queued, then runs, then is done (its outputs are confirmed) or given up. When
+    partitions go, what is queued is dropped, except what stands below a record that is done or
+    runs: left open, such a gap would make the finished record be repeated. What is dropped or
+    given up is read again by whoever has the partition.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class LaneEngine:
         self._cap = 4 * slots
         self._first = first
         self._lanes: Lanes[_Item] = Lanes()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[asyncio.Task[None], Ticket] = {}
         self._given_up: set[asyncio.Task[None]] = set()
         self._awaited: frozenset[Position] = frozenset()
         self._was_full = False
@@ -144,7 +146,7 @@ class LaneEngine:
             if taken is None:
                 return
             task = asyncio.create_task(self._run_one(*taken))
-            self._tasks.add(task)
+            self._tasks[task] = taken[1][0]
 
     async def _run_one(self, key: Hashable, item: _Item) -> None:
         ticket, record = item
@@ -161,7 +163,7 @@ class LaneEngine:
         except BaseException as error:
             self._failure = self._failure or error
         finally:
-            self._tasks.discard(task)
+            del self._tasks[task]
             self._given_up.discard(task)
             self._lanes.done(key)
             self._dispatch()
@@ -180,12 +182,21 @@ class LaneEngine:
         return position not in self._awaited and self._has_room(position, self._quota())
 
     async def drain(self, seconds: float) -> None:
-        """Forget what is queued, give what runs `seconds` to finish, give the rest up undone."""
+        """Finish what runs and the gaps below it within `seconds`, give up the rest undone."""
+        high = {p: self._window.highest_done(p) for p in self._window.positions()}
+        for ticket in self._tasks.values():
+            high[ticket.position] = max(high.get(ticket.position, -1), ticket.offset)
+        self._lanes.forget(unless=lambda item: item[0].offset < high.get(item[0].position, -1))
+        try:
+            async with asyncio.timeout(seconds):
+                while self._tasks:
+                    await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
+        except TimeoutError:
+            await self._give_up()
+
+    async def _give_up(self) -> None:
         self._lanes.forget()
-        tasks = set(self._tasks)
-        if not tasks:
-            return
-        _, late = await asyncio.wait(tasks, timeout=seconds)
+        late = set(self._tasks)
         self._given_up |= late
         for task in late:
             task.cancel()

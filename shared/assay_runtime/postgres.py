@@ -31,7 +31,7 @@ _OUTAGE = (
 _REFUSED = (
     asyncpg.InvalidAuthorizationSpecificationError,
     asyncpg.InvalidCatalogNameError,
-    asyncpg.ClientConfigurationError,
+    ValueError,
 )
 _CLOSE_S = 5.0
 
@@ -117,7 +117,7 @@ class PostgresPool:
 def _outages(what: str) -> Any:
     try:
         yield
-    except ValueError:
-        raise  # asyncpg's own refusals of an argument are InterfaceErrors too: a mistake
+    except asyncpg.ClientConfigurationError:
+        raise  # an InterfaceError too, but no outage
     except _OUTAGE as error:
         raise Pause(what, f"PostgreSQL: {error or type(error).__name__}") from error

@@ -62,6 +62,11 @@ class Window:
         partition = self._partitions.get(position)
         return len(partition.open) if partition else 0
 
+    def highest_done(self, position: Position) -> int:
+        """The highest offset that is done but cannot be committed yet, -1 where there is none."""
+        partition = self._partitions.get(position)
+        return max(partition.done, default=-1) if partition else -1
+
     def next_offset(self, position: Position) -> int | None:
         """The lowest offset that would be admitted; None where the partition is not assigned."""
         partition = self._partitions.get(position)

@@ -12,7 +12,7 @@ from typing import Any
 from tests.bench.process_usage import Usage, usages
 from tests.bench.scoring_load import Load, ScoringLoad
 from tests.fault.running_stack import RunningStack
-from tests.fault.settling import quiet
+from tests.fault.settling import evidence_complete, quiet
 from tests.fault.workload import submissions
 
 Say = Callable[[str], None]
@@ -55,7 +55,7 @@ async def measure(broker: str, plan: BenchPlan, say: Say) -> dict[str, Any]:
             before = _usages(stack)
             saturated = await load.at_saturation(busy, plan.outstanding)
             at_end = time.monotonic()
-            await quiet(stack, quiet_s=0.0, patience_s=60)
+            await evidence_complete(stack, patience_s=60)
             evidence_s = time.monotonic() - at_end
             after = _usages(stack)
             say(f"{broker}: {plan.rate_events} events at {plan.rate:g}/s")

@@ -176,8 +176,11 @@ async def test_a_model_that_is_away_and_comes_back(
         return answer.json()["metadata"]["fallback"]
 
     assert await eventually(look, lambda fallback: fallback is None, 15) is None
-    ready = stack.page("scorer", "/readyz")
-    assert ready.status_code == 200
+
+    async def readiness() -> int:
+        return stack.page("scorer", "/readyz").status_code
+
+    assert await eventually(readiness, lambda status: status == 200, 10) == 200
 
 
 async def test_failing_answers_cannot_buy_a_score(

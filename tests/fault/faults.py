@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 import random
 import signal
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from deploy.kafka.broker import Broker
 from tests.fault.running_stack import SERVICES, RunningStack
 
 Act = Callable[[RunningStack, str], bool]
+BROKER = "broker"
+_PAUSE_S = 4.0
 
 
 def kill_9(stack: RunningStack, part: str) -> bool:
@@ -27,12 +31,30 @@ def terminate(stack: RunningStack, part: str) -> bool:
     return stack.part(part).send(signal.SIGTERM)
 
 
-FAULTS: Mapping[str, Act] = {"kill -9": kill_9, "SIGTERM": terminate}
+def restart_broker(stack: RunningStack, part: str) -> bool:
+    """kill -9 of a real broker, and its start on the same port and data."""
+    broker = Broker(stack.part(part).record.parent)
+    if not broker.running:
+        return False
+    broker.kill()
+    broker.start()
+    return True
+
+
+def pause(stack: RunningStack, part: str) -> bool:
+    """SIGSTOP for four seconds: the port is open and nobody answers."""
+    met = stack.part(part).send(signal.SIGSTOP)
+    time.sleep(_PAUSE_S)
+    return stack.part(part).send(signal.SIGCONT) and met
+
+
+ON_SERVICES: Mapping[str, Act] = {"kill -9": kill_9, "SIGTERM": terminate, "SIGSTOP": pause}
+ON_BROKER: Mapping[str, Act] = {"kill -9 and start of": restart_broker, "SIGSTOP": pause}
 
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """A fault at `at_s` seconds after the first submission."""
+    """A fault at `at_s` seconds after the first submission, or when the one before is over."""
 
     at_s: float
     fault: str
@@ -40,6 +62,10 @@ class Planned:
 
     def __str__(self) -> str:
         return f"{self.at_s:.1f} s: {self.fault} {self.part}"
+
+    @property
+    def act(self) -> Act:
+        return (ON_BROKER if self.part == BROKER else ON_SERVICES)[self.fault]
 
 
 def each_service_once(
@@ -52,14 +78,17 @@ def each_service_once(
     return [Planned((n + draw.uniform(0.2, 0.8)) * slot, fault, p) for n, p in enumerate(order)]
 
 
-def drawn(seed: int, within_s: float, count: int, parts: Sequence[str] = SERVICES) -> list[Planned]:
-    """`count` faults of any kind, on any part, at any time, drawn from the seed."""
+def drawn(seed: int, within_s: float, count: int, *, broker: bool) -> list[Planned]:
+    """`count` faults of any kind, on any part, at any time, drawn from the seed.
+
+    `broker` says whether the broker is one that can be met.
+    """
     draw = random.Random(seed)
-    kinds = sorted(FAULTS)
-    return [
-        Planned(draw.uniform(0.0, within_s), draw.choice(kinds), draw.choice(list(parts)))
-        for _ in range(count)
-    ]
+    possible = [(fault, part) for part in SERVICES for fault in sorted(ON_SERVICES)]
+    if broker:
+        possible += [(fault, BROKER) for fault in sorted(ON_BROKER)]
+    planned = [Planned(draw.uniform(0.0, within_s), *draw.choice(possible)) for _ in range(count)]
+    return sorted(planned, key=lambda item: item.at_s)
 
 
 async def inflict(stack: RunningStack, schedule: Sequence[Planned]) -> list[Planned]:
@@ -67,8 +96,8 @@ async def inflict(stack: RunningStack, schedule: Sequence[Planned]) -> list[Plan
     met = []
     loop = asyncio.get_running_loop()
     started = loop.time()
-    for planned in sorted(schedule, key=lambda item: item.at_s):
+    for planned in schedule:
         await asyncio.sleep(max(0.0, started + planned.at_s - loop.time()))
-        if FAULTS[planned.fault](stack, planned.part):
+        if await asyncio.to_thread(planned.act, stack, planned.part):
             met.append(planned)
     return met

@@ -35,11 +35,11 @@ def main() -> int:
             model=options.model,
             spread_s=options.spread,
             twice=0.02,
-            schedule=drawn(seed, options.spread, options.faults),
+            schedule=drawn(seed, options.spread, options.faults, broker=options.broker == "kafka"),
             environment={"ASSAY_KAFKA__SESSION_TIMEOUT_MS": "6000"},
         )
         say(f"run {number + 1} of {options.runs}, seed {seed}:")
-        for planned in sorted(plan.schedule, key=lambda item: item.at_s):
+        for planned in plan.schedule:
             say(f"  {planned}")
         result = asyncio.run(run(plan, say))
         results.append(result)

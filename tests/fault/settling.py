@@ -62,6 +62,16 @@ async def quiet(stack: RunningStack, *, quiet_s: float, patience_s: float) -> No
         await asyncio.sleep(0.3)
 
 
+async def evidence_complete(stack: RunningStack, *, patience_s: float) -> None:
+    """Until evidence has read every topic to where it ends now."""
+    ends = await end_offsets(stack.bootstrap)
+    deadline = asyncio.get_running_loop().time() + patience_s
+    while behind := await _behind(stack, ends):
+        if asyncio.get_running_loop().time() > deadline:
+            raise NotSettled(f"evidence is behind on {len(behind)} partitions")
+        await asyncio.sleep(0.05)
+
+
 async def _behind(stack: RunningStack, ends: dict[tuple[str, int], int]) -> list[tuple[str, int]]:
     try:
         read = await evidence_positions(stack.stores.evidence)

@@ -13,15 +13,15 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+
+from assay.envelope import Message
+from assay.topics import dead_letter_name
 from assay_runtime.health import Health
 from assay_runtime.pipeline import Pipeline, Runner
 from assay_runtime.records import Delivery, raw_decoder
 from assay_runtime.settings import KafkaSection
 from assay_runtime.stage import Handler, Outcome
 from assay_runtime.topic_admin import TopicSpec, ensure_topics
-
-from assay.envelope import Message
-from assay.topics import dead_letter_name
 
 SERVICE = "rig"
 PARTITIONS = 4

@@ -14,7 +14,6 @@ from assay_runtime.pipeline import Pipeline
 from assay_runtime.records import raw_decoder
 from assay_runtime.service import Service, main
 from assay_runtime.settings import Section, Settings
-
 from tests.kafka.delivery_rig import SERVICE, forwarding
 
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from assay_runtime.failures import DeadLetter, Pause
-from assay_runtime.records import event_decoder
 
 from assay.events import WalletEventSubmitted
+from assay_runtime.failures import DeadLetter, Pause
+from assay_runtime.records import event_decoder
 from deploy.dev.broker import EmbeddedBroker
 from deploy.kafka.broker import Broker
 from tests.kafka import delivery_rig as rig

@@ -15,12 +15,12 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY
+
 from assay_runtime.failures import Stop
 from assay_runtime.health import Health
 from assay_runtime.pipeline import Runner
 from assay_runtime.service import READY_PREFIX
-from prometheus_client import REGISTRY
-
 from deploy.dev.broker import EmbeddedBroker
 from deploy.kafka.broker import Broker
 from deploy.loopback_ports import free_port

@@ -12,11 +12,12 @@ from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from assay_runtime.lane import LaneEngine
 from assay_runtime.records import Position, Record
 from assay_runtime.window import Ticket, Window
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 
 class MemoryIntake:
@@ -188,6 +189,31 @@ async def test_everything_once_in_order_within_bounds(
     assert all(held <= quota for held in intake.most_held.values())
     if not rebalances:
         assert len(stage.finished) == len(want), "repeated without a reason"
+
+
+async def test_a_drain_leaves_no_gap_below_what_is_done() -> None:
+    """A gap would repeat the records above it, which are paid for; what stands above all that
+    ran is dropped, and nothing further is started for it."""
+    keys: list[bytes | None] = [b"a", b"a", b"b", b"a", b"a"]
+    intake = MemoryIntake(logs(["t"], 1, keys))
+    stage = ControlledStage()
+    engine = LaneEngine("p", intake, stage, 2, frozenset())  # type: ignore[arg-type]
+    run = asyncio.create_task(engine.run())
+    await settle()
+    assert set(stage.running) == {("t", 0, 0), ("t", 0, 2)}
+    stage.running["t", 0, 2].set_result(None)
+    await settle()
+    drain = asyncio.create_task(engine.drain(30))
+    await settle()
+    stage.running["t", 0, 0].set_result(None)
+    await settle()
+    assert set(stage.running) == {("t", 0, 1)}
+    stage.running["t", 0, 1].set_result(None)
+    await drain
+    assert not stage.running
+    assert intake.window.watermark(Position("t", 0)) == 3
+    await engine.stop(0)
+    await run
 
 
 async def test_an_old_assignments_completion_changes_nothing() -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from assay_runtime.lanes import Lanes
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from assay_runtime.lanes import Lanes
 
 KEYS = [b"", b"a", b"b", b"c"]
 
@@ -50,10 +51,11 @@ class LanesMachine(RuleBasedStateMachine):
         self.lanes.done(key)
         self.running.discard(key)
 
-    @rule()
-    def forget(self) -> None:
-        self.lanes.forget()
-        self.waiting.clear()
+    @rule(below=st.integers(0, 60))
+    def forget(self, below: int) -> None:
+        """All, or all but those below a number."""
+        self.lanes.forget(unless=lambda item: item[0] < below)
+        self.waiting = [item for item in self.waiting if item[0] < below]
 
     @invariant()
     def counts(self) -> None:

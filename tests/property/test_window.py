@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from assay_runtime.records import Position
-from assay_runtime.window import Ticket, Window
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from assay_runtime.records import Position
+from assay_runtime.window import Ticket, Window
 
 POSITIONS = [Position("a", 0), Position("a", 1), Position("b", 0)]
 

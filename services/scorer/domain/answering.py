@@ -43,14 +43,15 @@ def prepare_call(
     attempt: int,
     feedback: list[Problem],
     limits: CallLimits,
+    unit_id: str = "",
 ) -> ModelCall:
     """The call for one attempt; raises PromptError for an input the template cannot take."""
     return ModelCall(
-        prompt=process.render_prompt(step, record, feedback, attempt),
+        prompt=process.render_prompt(step, record, feedback, attempt, unit_id),
         wire_schema=process.wire_schema(step, record),
-        temperature=process.temperature(attempt),
+        temperature=process.temperature(attempt, step),
         seed=seed_of(key),
-        max_tokens=process.max_tokens or limits.max_tokens,
+        max_tokens=process.step(step).attempts.max_tokens or limits.max_tokens,
         num_ctx=limits.num_ctx,
         deadline_s=limits.deadline_s,
     )
@@ -100,6 +101,24 @@ def answered_fields(
         fields["outcome"] = "failed"
         fields["error"] = {"code": "answer_incomplete", "message": message}
     return fields
+
+
+def unasked_fields(
+    record: Mapping[str, Any], provider: str, model: str, code: str, message: str
+) -> dict[str, Any]:
+    """The same for a request that no model was asked for, because a step before it failed."""
+    return {
+        "input": dict(record),
+        "outcome": "failed",
+        "raw": None,
+        "provider": provider,
+        "model": model,
+        "temperature": 0.0,
+        "seed": 0,
+        "prompt": "",
+        "prompt_sha256": hashlib.sha256(b"").hexdigest(),
+        "error": {"code": code, "message": message},
+    }
 
 
 def schema_sha256(wire_schema: dict[str, Any] | None) -> str | None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+
 from assay_runtime.failures import DeadLetter
 from assay_runtime.publisher import Outgoing
 from assay_runtime.records import Record

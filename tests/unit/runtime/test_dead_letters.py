@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from assay_runtime.dead_letters import DeadLetterLimit, dead_letter
 from assay_runtime.failures import DeadLetter, Stop
 

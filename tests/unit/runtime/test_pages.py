@@ -12,6 +12,8 @@ from typing import Any
 import httpx
 import pytest
 import structlog
+from starlette.applications import Starlette
+
 from assay_runtime import health as health_module
 from assay_runtime import http, logging, opening
 from assay_runtime.failures import Pause
@@ -19,7 +21,6 @@ from assay_runtime.health import Health
 from assay_runtime.opening import opened
 from assay_runtime.problem import problem
 from assay_runtime.settings import HttpSection, LogSection, SettingsError
-from starlette.applications import Starlette
 
 
 async def get(health: Health, path: str) -> httpx.Response:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from assay_runtime.settings import Section, Settings, SettingsError, load
 from pydantic import Field
+
+from assay_runtime.settings import Section, Settings, SettingsError, load
 
 
 class SignerSection(Section):

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 import structlog
+from prometheus_client import REGISTRY
+
+from assay.envelope import Message
 from assay_runtime.dead_letters import DeadLetterLimit
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.records import Delivery, Record, raw_decoder
 from assay_runtime.stage import Handler, Outcome, Stage, per_record
-from prometheus_client import REGISTRY
-
-from assay.envelope import Message
 
 
 def out(value: bytes, topic: str = "out") -> Message:

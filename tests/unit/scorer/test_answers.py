@@ -9,7 +9,7 @@ import pytest
 
 from assay.contracts import iter_examples
 from assay.envelope import Attributes
-from assay.events import GenerationAnswered, GenerationRequested
+from assay.events import GenerationAnswered, GenerationRequested, Meta
 from assay_runtime.failures import DeadLetter
 from assay_runtime.records import Delivery, Record
 from assay_runtime.tracing import new_trace
@@ -22,6 +22,9 @@ class CountingHandler:
     def __init__(self, outcome: str = "answered") -> None:
         self.calls = 0
         self.outcome = outcome
+
+    def stamped_meta(self, request: GenerationRequested) -> Meta:
+        return request.meta.model_copy(update={"process_version": "stamped"})
 
     async def answer(self, request: GenerationRequested) -> dict[str, Any]:
         self.calls += 1
@@ -76,6 +79,7 @@ async def test_the_answer_names_its_request() -> None:
     [[message]] = await answers([delivery("a")])  # type: ignore[misc]
     event = GenerationAnswered.model_validate_json(message.value)
     assert event.meta.causation_id == "a"
+    assert event.meta.process_version == "stamped"
     assert json.loads(message.value)["raw"] == "answer 1"
 
 

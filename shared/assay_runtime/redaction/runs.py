@@ -1,0 +1,79 @@
+"""Groups of digits with single separators between them, as people write numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_SEPARATOR = r"[ \u00a0\u2007\u2009\u202f().\-/\u2010-\u2015]"
+# Glued to a letter it is part of an identifier, unless the letters are these.
+_LEFT = (
+    r"(?:(?<![^\W_])|(?<=phone)|(?<=mobile)|(?<=mob)|(?<=tel)|(?<=whatsapp)|(?<=ssn)|(?<=ph)"
+    r"|(?<=aadhaar)|(?<=aadhar)|(?<=card)|(?<=visa)|(?<=%2B))"
+)
+_RUN = re.compile(rf"{_LEFT}[0-9]+(?:{_SEPARATOR}{{1,3}}[0-9]+)*", re.IGNORECASE)
+_GROUP = re.compile(r"[0-9]+")
+_DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015", "-"))
+_EXTENSION = re.compile(r"x[0-9]{1,6}(?![^\W_])", re.IGNORECASE)
+
+LEAST_DIGITS = 7
+
+
+@dataclass(frozen=True)
+class Run:
+    """Groups of digits: where each starts and ends, and what separates it from the next."""
+
+    text: str
+    groups: list[tuple[int, int]]
+
+    def digits(self, first: int, last: int) -> str:
+        """The digits of these groups, inclusive."""
+        return "".join(self.text[start:end] for start, end in self.groups[first : last + 1])
+
+    def lengths(self, first: int, last: int) -> tuple[int, ...]:
+        """How many digits each of these groups has."""
+        return tuple(end - start for start, end in self.groups[first : last + 1])
+
+    def gap(self, group: int) -> str:
+        """The separator behind a group, dashes alike and spaces alike; empty behind the last."""
+        if group + 1 >= len(self.groups):
+            return ""
+        raw = self.text[self.groups[group][1] : self.groups[group + 1][0]]
+        return re.sub(r"\s", " ", raw.translate(_DASHES))
+
+    def gaps(self, first: int, last: int) -> set[str]:
+        """The separators inside these groups."""
+        return {self.gap(group) for group in range(first, last)}
+
+    def stands_alone(self, first: int, last: int) -> bool:
+        """Whether no digit or letter is tied on with a dash, dot, slash or nothing."""
+        if first and " " not in self.gap(first - 1):
+            return False
+        if last + 1 < len(self.groups):
+            return " " in self.gap(last) or self.gap(last) in (")", "(", "/")
+        return _ends(self.text, self.groups[last][1]) and not _tied_on(self.text, self.groups[0][0])
+
+
+def runs(text: str) -> Iterator[Run]:
+    """Every run of at least seven digits, in order."""
+    for match in _RUN.finditer(text):
+        if match.end() - match.start() < LEAST_DIGITS:
+            continue
+        groups = [found.span() for found in _GROUP.finditer(text, match.start(), match.end())]
+        if sum(end - start for start, end in groups) >= LEAST_DIGITS:
+            yield Run(text, groups)
+
+
+def _ends(text: str, end: int) -> bool:
+    behind = text[end : end + 2]
+    if not behind:
+        return True
+    if behind[0].isalnum() or behind[0] == "_":
+        return _EXTENSION.match(text, end) is not None
+    return not (behind[0] in "-" and behind[1:].isalnum())
+
+
+def _tied_on(text: str, start: int) -> bool:
+    """Whether letters and a dash or underscore lead into the number, as in `INV-…`."""
+    return start > 1 and text[start - 1] in "-_" and text[start - 2].isdigit()

@@ -1,0 +1,150 @@
+"""`GET /evidence` without a bus (issue 3)."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from assay_runtime.failures import Pause
+from assay_runtime.records import raw_decoder
+from assay_runtime.settings import HttpSection, SettingsError
+from services.evidence.app import build
+from services.evidence.handler import EvidenceHandler
+from services.evidence.pages import build_pages
+from services.evidence.settings import EvidenceSection, EvidenceSettings
+from services.evidence.store import EvidenceStore, Page, Query
+from tests.unit.evidence.entries import WALLET, entry
+
+
+class _Store:
+    """Says what it was asked; away where `away`."""
+
+    def __init__(self, *, away: bool = False) -> None:
+        self.asked: list[tuple[Any, ...]] = []
+        self._away = away
+
+    async def query(self, query: Query, after: int, limit: int, max_bytes: int) -> Page:
+        if self._away:
+            raise Pause("evidence", "the database is away")
+        self.asked.append((query, after, limit))
+        return Page([], None)
+
+
+def _client(store: Any, token: str = "") -> TestClient:
+    return TestClient(build_pages(store, token), raise_server_exceptions=False)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "query", "after", "limit"),
+    [
+        ("", Query(), 0, 100),
+        ("limit=0", Query(), 0, 1),
+        ("limit=5000&after=7", Query(), 7, 1_000),
+        ("wallet=" + WALLET.upper(), Query(wallet=WALLET), 0, 100),
+        ("since=1790000000000", Query(since_ms=1_790_000_000_000), 0, 100),
+        ("since=2026-01-01T00:00:00%2B01:00", Query(since_ms=1_767_222_000_000), 0, 100),
+        ("since=2026-01-01T00:00:00Z", Query(since_ms=1_767_225_600_000), 0, 100),
+        ("since=2026-01-01", Query(since_ms=1_767_225_600_000), 0, 100),
+        ("since=" + "9" * 40, Query(since_ms=2**63 - 1), 0, 100),
+        ("request_id=r&type=t", Query(request_id="r", type="t"), 0, 100),
+    ],
+)
+def test_what_is_asked(parameters: str, query: Query, after: int, limit: int) -> None:
+    """Issue 3: filters and paging; a time without a zone is UTC."""
+    store = _Store()
+    answer = _client(store).get("/evidence?" + parameters)
+    assert (answer.status_code, answer.json()) == (200, {"items": [], "next": None})
+    assert store.asked == [(query, after, limit)]
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "code"),
+    [
+        ("/evidence?since=1e9", 400, "bad_parameter"),
+        ("/evidence?limit=%C2%B2", 400, "bad_parameter"),
+        ("/evidence?after=1&after=2", 400, "bad_parameter"),
+        ("/evidence?since=0001-01-01T00:00:00%2B14:00", 400, "bad_parameter"),
+        ("/nothing", 404, "not_found"),
+    ],
+)
+def test_what_cannot_be_asked(path: str, status: int, code: str) -> None:
+    """X.4: never a 500."""
+    answer = _client(_Store()).get(path)
+    assert (answer.status_code, answer.json()["code"]) == (status, code)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_an_absent_store_is_503() -> None:
+    """X.4."""
+    answer = _client(_Store(away=True)).get("/evidence")
+    assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
+    assert answer.headers["retry-after"]
+
+
+def test_a_write_method_is_405() -> None:
+    """Evidence is read only."""
+    answer = _client(_Store()).post("/evidence")
+    assert (answer.status_code, answer.json()["code"]) == (405, "method_not_allowed")
+
+
+def test_the_token_is_needed() -> None:
+    """DESIGN §7."""
+    client = _client(_Store(), "secret")
+    refused = client.get("/evidence", headers={"authorization": "Bearer secre"})
+    assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+    assert client.get("/evidence", headers={"authorization": "bearer secret"}).status_code == 200
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.org"])
+def test_beyond_loopback_only_with_a_token(host: str) -> None:
+    """DESIGN §7."""
+    settings = EvidenceSettings(http=HttpSection(host=host))
+    with pytest.raises(SettingsError, match="ASSAY_EVIDENCE__TOKEN"):
+        build(settings)
+    build(settings.model_copy(update={"evidence": EvidenceSection(token="t")}))
+
+
+async def test_items_show_bytes_as_json_or_base64(store: EvidenceStore) -> None:
+    """Issue 3: the payload parsed where it is JSON; headers as text."""
+    await store.append([entry(), entry(value=b"\xff\x00"), entry(value=b"[" * 100_000)], {})
+    page = await store.query(Query(), 0, 10, 10**9)
+
+    class Same(_Store):
+        async def query(self, *_: Any) -> Page:
+            return page
+
+    shown = _client(Same()).get("/evidence").json()["items"]
+    assert shown[0]["payload"] == {"score": 1}
+    assert shown[0]["headers"] == {"ce_id": "1", "none": "", "raw": "\ufffd\x00"}
+    assert base64.b64decode(shown[1]["payload_base64"]) == b"\xff\x00"
+    assert base64.b64decode(shown[2]["payload_base64"]) == b"[" * 100_000
+    assert [item["cursor"] for item in shown] == [cursor for cursor, _ in page.rows]
+
+
+async def test_hostile_records_are_kept(store: EvidenceStore) -> None:
+    """X.4, X.5: through the handler, with what a database would choke on."""
+    from assay_runtime.records import Record
+
+    headers = (("ce_id", b"\x00"), ("ce_type", b"y" * 9_000), ("ce_subject", b"\x00"), ("", b""))
+    records = [
+        Record("llm.generation.requested.v1", 0, offset, -1, key, value, headers[:offset])
+        for offset, (key, value) in enumerate(
+            [(None, None), (b"\x00", b"\x00"), (b"k", b"v"), (b"k", b"w"), (b"k", b"x")]
+        )
+    ]
+    handler = EvidenceHandler(store, "default", "log-1")
+    deliveries = [raw_decoder(record) for record in records]
+    assert await handler(deliveries) == [()] * 5
+    assert await handler(deliveries) == [()] * 5
+    page = await store.query(Query(), 0, 10, 10**9)
+    assert [row.entry.offset for _, row in page.rows] == [0, 1, 2, 3, 4]
+    position = records[0]
+    from assay_runtime.records import Position
+
+    here = Position(position.topic, 0)
+    assert await handler.positions([here]) == {here: 5}
+    other_log = EvidenceHandler(store, "default", "log-2")
+    assert await other_log.positions([here]) == {}

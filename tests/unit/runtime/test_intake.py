@@ -1,0 +1,275 @@
+"""Intake between aiokafka's callbacks and the engine, with a consumer in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import CorruptRecordException, IllegalStateError, OffsetOutOfRangeError
+from aiokafka.structs import ConsumerRecord
+
+from assay_runtime import intake as intake_module
+from assay_runtime import positions as positions_module
+from assay_runtime.failures import Pause
+from assay_runtime.intake import Intake
+from assay_runtime.records import Position
+from assay_runtime.settings import KafkaSection
+
+ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class MemoryConsumer:
+    """What Intake uses of AIOKafkaConsumer; position moves with what is handed out."""
+
+    def __init__(self) -> None:
+        self.logs = {ONE: 10, TWO: 10}
+        self.low = {ONE: 0, TWO: 0}
+        self.position: dict[TopicPartition, int] = {}
+        self.assigned = {ONE, TWO}
+        self.commits: list[dict[TopicPartition, int]] = []
+        self.group: dict[TopicPartition, int] = {}
+        self.script: list[Any] = []
+        self.during_questions: Any = None
+
+    async def getmany(self, *only: TopicPartition, timeout_ms: int, max_records: int) -> Any:
+        await asyncio.sleep(0)
+        step = self.script.pop(0) if self.script else None
+        fetched: dict[TopicPartition, list[Any]] = {}
+        for tp in sorted(self.assigned):
+            if tp not in self.position or (only and tp not in only):
+                continue
+            if step == "fails after the first" and tp == TWO:
+                raise CorruptRecordException
+            if self.position[tp] < self.low[tp]:
+                raise OffsetOutOfRangeError({tp: self.position[tp]})
+            fetched[tp] = [row(tp, n) for n in range(self.position[tp], self.logs[tp])][:3]
+            self.position[tp] += len(fetched[tp])
+        return fetched
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        if tp not in self.assigned:
+            raise IllegalStateError(f"{tp} is not assigned")
+        self.position[tp] = offset
+
+    async def beginning_offsets(self, tps: Any) -> dict[TopicPartition, int]:
+        if self.during_questions:
+            await self.during_questions()
+        return {tp: self.low[tp] for tp in tps}
+
+    async def end_offsets(self, tps: Any) -> dict[TopicPartition, int]:
+        return {tp: self.logs[tp] for tp in tps}
+
+    async def committed(self, tp: TopicPartition) -> int | None:
+        return self.group.get(tp)
+
+    async def commit(self, offsets: dict[TopicPartition, int]) -> None:
+        self.commits.append(offsets)
+        self.group.update(offsets)
+
+    async def stop(self) -> None:
+        self.assigned = set()
+
+
+def row(tp: TopicPartition, offset: int) -> ConsumerRecord[Any, Any]:
+    return ConsumerRecord(tp.topic, tp.partition, offset, 0, 0, b"k", b"v", 0, 1, 1, ())
+
+
+@pytest.fixture
+def consumer() -> MemoryConsumer:
+    return MemoryConsumer()
+
+
+@pytest.fixture
+def drained() -> list[float]:
+    return []
+
+
+@pytest.fixture
+def intake(
+    consumer: MemoryConsumer, drained: list[float], monkeypatch: pytest.MonkeyPatch
+) -> Intake:
+    monkeypatch.setattr(intake_module, "_RETRY_S", 0.0)
+    monkeypatch.setattr(positions_module, "_RETRY_S", 0.0)
+
+    async def drain(seconds: float) -> None:
+        drained.append(seconds)
+
+    made = Intake(
+        KafkaSection(overrun="continue"),
+        pipeline="p", group="g", topics=["t"], client_id="c", drain=drain,
+    )  # fmt: skip
+    made._consumer = consumer
+    return made
+
+
+async def offsets(intake: Intake, **options: Any) -> list[tuple[int, int]]:
+    polled = await intake.poll(100, 0, **options)
+    return [(record.partition, record.offset) for _, record in polled]
+
+
+async def test_an_error_of_one_partition_loses_nothing_of_another(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """aiokafka hands records of one partition out and then raises for the next: the first's
+    position has moved, and without going back its records would be committed unread."""
+    await intake.on_partitions_assigned([ONE, TWO])
+    consumer.script = ["fails after the first"]
+    assert await offsets(intake) == []
+    assert await offsets(intake) == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)]
+
+
+async def test_records_of_the_new_assignment_that_come_early_are_dropped(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """Research point 13; they are read again from the committed position."""
+    await intake.on_partitions_assigned([ONE])
+    await offsets(intake)
+    await intake.on_partitions_revoked([ONE])
+    consumer.position = {ONE: 5}
+    assert await offsets(intake) == []
+    consumer.group = {ONE: 2}
+    await intake.on_partitions_assigned([ONE])
+    assert await offsets(intake) == [(0, 2), (0, 3), (0, 4)]
+
+
+async def test_revocation_lets_go_even_where_the_drain_fails(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """aiokafka swallows the error; kept positions would make every later commit refused."""
+    await intake.on_partitions_assigned([ONE, TWO])
+    polled = await intake.poll(100, 0)
+
+    async def broken(seconds: float) -> None:
+        raise RuntimeError("bug")
+
+    intake._drain = broken
+    with pytest.raises(RuntimeError):
+        await intake.on_partitions_revoked([ONE, TWO])
+    assert intake.window.positions() == ()
+    commits = len(consumer.commits)
+    for ticket, _ in polled:
+        intake.complete(ticket)
+    await intake._committer.commit(consumer)
+    assert len(consumer.commits) == commits
+
+
+async def test_a_rebalance_while_positions_are_asked_for(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """The same partitions come back after another member moved them on: the old answer is
+    not used."""
+    consumer.group = {ONE: 1, TWO: 1}
+    await intake.on_partitions_assigned([ONE, TWO])
+
+    async def meanwhile() -> None:
+        consumer.during_questions = None
+        await intake.on_partitions_revoked([ONE, TWO])
+        consumer.group = {ONE: 8, TWO: 8}
+        await intake.on_partitions_assigned([ONE, TWO])
+
+    consumer.during_questions = meanwhile
+    await offsets(intake)
+    assert await offsets(intake) == [(0, 8), (0, 9), (1, 8), (1, 9)]
+
+
+async def test_the_commit_is_the_lowest_unfinished(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """Completed out of order; the start is committed as well, once."""
+    await intake.on_partitions_assigned([ONE])
+    tickets = [ticket for ticket, _ in await intake.poll(100, 0)]
+    await intake._committer.commit(consumer)
+    intake.complete(tickets[2])
+    await intake._committer.commit(consumer)
+    intake.complete(tickets[0])
+    await intake._committer.commit(consumer)
+    intake.complete(tickets[1])
+    await intake.stop()
+    assert consumer.commits == [{ONE: 0}, {ONE: 1}, {ONE: 3}]
+
+
+async def test_out_of_range_keeps_what_is_in_flight(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """The loss is counted from what was read, and the records in flight still hold the mark."""
+    await intake.on_partitions_assigned([ONE])
+    tickets = [ticket for ticket, _ in await intake.poll(100, 0)]
+    consumer.low[ONE] = 7
+    assert await offsets(intake) == []
+    assert await offsets(intake) == [(0, 7), (0, 8), (0, 9)]
+    assert intake.window.watermark(Position("t", 0)) == 0
+    for ticket in tickets:
+        intake.complete(ticket)
+    assert intake.window.watermark(Position("t", 0)) == 7
+
+
+async def test_a_closed_intake_admits_nothing(intake: Intake, consumer: MemoryConsumer) -> None:
+    """A poll that is under way at SIGTERM ends empty; what it took is not committed."""
+    await intake.on_partitions_assigned([ONE])
+    assert await offsets(intake) == [(0, 0), (0, 1), (0, 2)]
+    poll = asyncio.create_task(intake.poll(100, 0))
+    await asyncio.sleep(0)
+    intake.close()
+    assert await poll == []
+    assert intake.window.next_offset(Position("t", 0)) == 3
+
+
+async def test_a_log_that_is_shorter_than_what_was_read(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """A topic made anew: asked three times, since a broker just back may not know its end, then
+    read from its start."""
+    consumer.group = {ONE: 50}
+    consumer.assigned = {ONE}
+    await intake.on_partitions_assigned([ONE])
+    polls = [await offsets(intake) for _ in range(3)]
+    assert polls == [[], [], [(0, 0), (0, 1), (0, 2)]]
+    consumer.commits.clear()
+    await intake._committer.commit(consumer)
+    assert consumer.commits == [{ONE: 0}]
+
+
+async def test_a_commit_that_hangs_is_given_up(
+    intake: Intake, consumer: MemoryConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka repeats a commit for ever while the coordinator is away."""
+    from assay_runtime import committer
+
+    monkeypatch.setattr(committer, "_PATIENCE_S", 0.01)
+    await intake.on_partitions_assigned([ONE])
+    await offsets(intake)
+
+    async def hang(offsets: Any) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(consumer, "commit", hang)
+    await intake.on_partitions_revoked([ONE])
+    assert intake.window.positions() == ()
+
+
+async def test_the_store_of_positions_may_be_away(consumer: MemoryConsumer) -> None:
+    """Pause is waited out, aloud, instead of ending the process."""
+    said: list[str | None] = []
+    answers: list[Any] = [Pause("store", "away"), {Position("t", 0): 4}]
+
+    async def stored(wanted: Any) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Pause):
+            raise answer
+        return answer
+
+    async def drain(seconds: float) -> None:
+        return None
+
+    intake = Intake(
+        KafkaSection(), pipeline="p", group="g", topics=["t"], client_id="c", drain=drain,
+        stored_positions=stored, on_pause=said.append,
+    )  # fmt: skip
+    intake._consumer = consumer
+    consumer.group = {ONE: 9}
+    await intake.on_partitions_assigned([ONE])
+    assert await offsets(intake) == []
+    assert await offsets(intake) == [(0, 4), (0, 5), (0, 6)]
+    assert said == ["store: away", None]
