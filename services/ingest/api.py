@@ -177,6 +177,7 @@ class ScoreApi:
         finally:
             outcome.cancel()
             gone.cancel()
+            await asyncio.gather(outcome, gone, return_exceptions=True)
 
     async def _publish(
         self, request: Request, submission: Submission, event_id: str, identity: str

@@ -32,8 +32,9 @@ class ScorerHandler:
     def __init__(
         self, processes: Iterable[Process], endpoint: Endpoint, limits: CallLimits
     ) -> None:
-        given = isinstance(processes, ProcessRegistry)
-        self._processes = processes if given else ProcessRegistry(processes)
+        self._processes = (
+            processes if isinstance(processes, ProcessRegistry) else ProcessRegistry(processes)
+        )
         self._endpoint = endpoint
         self._limits = limits
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import hashlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,6 +28,10 @@ from assay.contracts import schema_root
 from assay.errors import ContractError
 
 SUMS = "SHA256SUMS"
+# `version` in the section `assay`; the SDK carries no YAML parser for one line.
+_PROCESS_VERSION = re.compile(
+    r"""^assay:\n(?:[ #].*\n|\n)*?  version: *["']?([\w.]+)""", re.MULTILINE
+)
 
 
 class ReleaseError(ContractError):
@@ -149,16 +154,12 @@ def _working(root: Path, event: str) -> bytes:
 
 
 def _processes(root: Path) -> Iterator[tuple[str, str, list[tuple[str, bytes]]]]:
-    """(id, version, schema files) of every process; its schemas carry one and the same version."""
-    for folder in sorted((root / "processes").iterdir()):
-        files = [(f.name, f.read_bytes()) for f in sorted(folder.glob("*.schema.json"))]
-        versions = {json.loads(data).get("version") for _, data in files}
-        if not files:
-            continue
-        version = versions.pop() if len(versions) == 1 else None
-        if not isinstance(version, str):
-            raise ReleaseError(f"processes/{folder.name}: its schemas carry no one version")
-        yield folder.name, version, files
+    """(id, version, schema files) of every process whose config.yaml gives it a version."""
+    for config in sorted((root / "processes").glob("*/config.yaml")):
+        if version := _PROCESS_VERSION.search(config.read_text(encoding="utf-8")):
+            files = [(f.name, f.read_bytes()) for f in sorted(config.parent.glob("*.schema.json"))]
+            # `<id>@<version>` is an earlier version, kept beside the present one.
+            yield config.parent.name.partition("@")[0], version[1], files
 
 
 def _listed(folder: Path) -> dict[str, str]:

@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 from assay.events import Meta
+from assay_gate.config_reading import CONFIG
 from assay_gate.expression_steps import ExpressionError
 from assay_gate.process_definition import Process, Step
-from assay_gate.verdict import GateError, Problem, problem
+from assay_gate.process_folder import ProcessError
+from assay_gate.verdict import Problem, problem
 
 EXPRESSION_FAILED = "expression_failed"
 """The rule of a failed expression step's problem, and the code of an answered event without a
@@ -55,13 +57,13 @@ def first_request(
     process: Process, meta: Meta, record: Mapping[str, Any], unit_id: str, step: str | None = None
 ) -> Ask | Failed:
     """Where a request begins: at the step it names, or at the first; expression steps before the
-    first question are computed. ProcessError for an unknown step, GateError for an input that is
-    no JSON and without a worker."""
+    first question are computed. ProcessError for a step that is unknown or leads to no question,
+    GateError for an input that is no JSON and without a worker."""
     names = [each.name for each in process.steps]
     start = 0 if step is None else names.index(process.step(step).name)
     reached = _advance(process, meta, start, dict(record), unit_id)
     if isinstance(reached, Finished):
-        raise GateError(f"{process.id}: no step from {step!r} on asks a model")
+        raise ProcessError(CONFIG, "pipeline.steps", f"no step from {step!r} on asks a model")
     return reached
 
 

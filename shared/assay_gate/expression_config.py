@@ -72,5 +72,6 @@ def _expression(value: object, where: str) -> str:
     try:
         canonical(value)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as fault:
-        raise ProcessError(CONFIG, where, f"syntax error: {fault}") from None
+        reason = getattr(fault, "msg", fault)
+        raise ProcessError(CONFIG, where, f"syntax error: {reason}") from None
     return value

@@ -12,8 +12,9 @@ from typing import Any
 from assay_gate.config import GateConfig
 from assay_gate.config_reading import CONFIG
 from assay_gate.expression_steps import LOOP, ExpressionError, ExpressionProgram
+from assay_gate.hints import hint
 from assay_gate.process_fields import Certainty, Fields
-from assay_gate.process_findings import Findings, hint
+from assay_gate.process_findings import Findings
 from assay_gate.verdict import GateError
 
 _WRONG_TYPE = ("TypeError", "AttributeError")

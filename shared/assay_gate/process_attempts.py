@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_gate.config_reading import CONFIG, section, whole
-from assay_gate.process_findings import Findings, hint
+from assay_gate.hints import hint
+from assay_gate.process_findings import Findings
 from assay_gate.process_folder import ProcessError
 
 _DECAY = (0.3, 0.2, 0.1)

@@ -17,11 +17,12 @@ from typing import Any
 from assay_gate.config import GateConfig
 from assay_gate.config_reading import CONFIG
 from assay_gate.expression_trial import try_program
+from assay_gate.hints import hint
 from assay_gate.process import build_process
 from assay_gate.process_config import ProcessConfig, parse_config
 from assay_gate.process_definition import Process
 from assay_gate.process_fields import Fields, add_answer, input_fields
-from assay_gate.process_findings import Finding, Findings, hint
+from assay_gate.process_findings import Finding, Findings
 from assay_gate.process_folder import Folder, ProcessError, read_folder
 from assay_gate.process_keys import check_keys
 from assay_gate.process_registry import ProcessRegistry

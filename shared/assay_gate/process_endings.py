@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
 from assay_gate.config_reading import CONFIG, section, text
-from assay_gate.process_findings import Findings, hint
+from assay_gate.hints import hint
+from assay_gate.process_findings import Findings
 
 Policy: TypeAlias = Literal["fallback_score", "withhold", "reject", "empty_result"]
 GENERIC_RESULT = "llm.generation.accepted.v1"

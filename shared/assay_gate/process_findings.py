@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,9 +57,3 @@ class Findings:
     def _add(self, finding: Finding) -> None:
         if finding not in self.all:
             self.all.append(finding)
-
-
-def hint(name: object, known: Iterable[object]) -> str:
-    """ "; did you mean x?" where a known name is close, else the empty text."""
-    close = difflib.get_close_matches(str(name), [str(k) for k in known], n=1)
-    return f"; did you mean {close[0]}?" if close else ""

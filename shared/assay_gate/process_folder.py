@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from assay_gate.hints import hint
 from assay_gate.verdict import GateError
 
 MAX_FILES = 500
@@ -46,7 +47,8 @@ class Folder:
     def text(self, name: str, named_by: str = "") -> str:
         """A file's text; ProcessError says which key of config.yaml named it."""
         if name not in self.files:
-            raise ProcessError("config.yaml", named_by, f"there is no file {name!r} in the folder")
+            message = f"there is no file {name!r} in the folder" + hint(name, self.files)
+            raise ProcessError("config.yaml", named_by, message)
         try:
             return self.files[name].decode()
         except UnicodeDecodeError as error:

@@ -10,8 +10,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from assay_gate.config_reading import CONFIG
+from assay_gate.hints import hint
 from assay_gate.process_config import SECTIONS
-from assay_gate.process_findings import Findings, hint
+from assay_gate.process_findings import Findings
 
 _MODEL = "the scorer's settings name the model"
 _POLLING = "there is no provider's batch to poll or to cap"

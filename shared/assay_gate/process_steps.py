@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -10,7 +9,8 @@ from typing import Any, Literal
 from assay_gate.config_reading import CONFIG, section, text
 from assay_gate.expression_config import parse_program
 from assay_gate.expression_steps import ExpressionProgram
-from assay_gate.process_findings import Findings, hint
+from assay_gate.hints import hint
+from assay_gate.process_findings import Findings
 from assay_gate.process_folder import ProcessError
 
 UNIT_EXPRESSIONS = "processing.expressions"
@@ -95,10 +95,15 @@ def parse_steps(
         if not isinstance(entries, list) or not entries:
             raise ProcessError(CONFIG, "pipeline.steps", "must be a list of at least one step")
     points = _points(config, entries, found)
+    named: list[Any] = []
     for number, entry in enumerate(entries or ()):
+        where = f"pipeline.steps[{number}]"
         with found.caught():
-            if step := _step(entry, f"pipeline.steps[{number}]", steps, points, config, found):
+            if step := _step(entry, where, steps, points, config, found):
                 steps.append(step)
+        if isinstance(entry, Mapping):
+            _check_order(entry, where, named, found)
+            named.append(entry.get("name"))
     models = [step.name for step in steps if step.kind == "model"]
     for number, (step_name, _) in enumerate(assigned):
         if (step_name is None and len(models) != 1) or step_name not in (None, *models):
@@ -150,7 +155,6 @@ def _step(
     names = [step.name for step in earlier]
     if name is None or name in names:
         raise ProcessError(CONFIG, f"{where}.name", "missing or used by an earlier step")
-    _check_order(entry, where, names)
     scope = entry.get("scope")
     if scope == "expression":
         program = parse_program(name, entry, where, found)
@@ -171,15 +175,14 @@ def _step(
     return _linked(name, entry, where, points, config, found)
 
 
-def _check_order(entry: Mapping[str, Any], where: str, earlier: list[str]) -> None:
+def _check_order(
+    entry: Mapping[str, Any], where: str, earlier: list[Any], found: Findings
+) -> None:
     wanted = entry.get("depends_on")
     for name in wanted if isinstance(wanted, list) else [wanted]:
         if name is not None and name not in earlier:
-            raise ProcessError(
-                CONFIG, f"{where}.depends_on",
-                f"{name!r} is no earlier step; steps run in the order of the list"
-                + hint(name, earlier),
-            )  # fmt: skip
+            message = f"{name!r} is no earlier step; steps run in the order of the list"
+            found.mistake(CONFIG, f"{where}.depends_on", message + hint(name, earlier))
 
 
 def _linked(
@@ -191,9 +194,7 @@ def _linked(
     for point, entries in points:
         with found.caught():
             if name not in entries:
-                close = difflib.get_close_matches(name, [str(k) for k in entries], n=1)
-                misspelt = f"; is {close[0]!r} misspelt?" if close else ""
-                raise ProcessError(CONFIG, f"{point}.{name}", "missing" + misspelt)
+                raise ProcessError(CONFIG, f"{point}.{name}", "missing" + hint(name, entries))
             if point == "validation":
                 linked[point] = section(entries, name, {}, "validation.")
                 continue

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from aiokafka import AIOKafkaConsumer
 
+from assay_runtime import lenient_records
 from assay_runtime.settings import KafkaSection
+
+lenient_records.install()
 
 # `busy_stall_s` replaces the poll interval, which would throw a waiting window out of its group.
 _POLL_INTERVAL_MS = 86_400_000

@@ -14,6 +14,7 @@ from assay_runtime.failures import Stop
 from assay_runtime.intake import Intake
 from assay_runtime.lanes import Lanes
 from assay_runtime.records import Position, Record
+from assay_runtime.shares import Shares
 from assay_runtime.stage import Stage
 from assay_runtime.window import Ticket
 
@@ -21,14 +22,13 @@ log = structlog.get_logger()
 
 _Item = tuple[Ticket, Record]
 
-# Finished records above a watermark are what a crash repeats, paid model calls among them.
-_BACKLOG = 10_000
 # A handler that does not end when it is cancelled is left behind after this.
 _CANCEL_S = 5.0
 
 
 class LaneEngine:
-    """`slots` records run at once; records of one key queue in that key's lane.
+    """`slots` records run at once; records of one key queue in that key's lane until the outputs
+    of the one before them are sent.
 
     Intake is bounded by `4 × slots` admitted records and by a share of that per partition, read
     round-robin: one fetch brings up to a megabyte of one partition, which would fill the window
@@ -47,7 +47,7 @@ class LaneEngine:
         self._window = intake.window
         self._stage = stage
         self._slots = slots
-        self._cap = 4 * slots
+        self._shares = Shares(intake.window, 4 * slots, first)
         self._first = first
         self._lanes: Lanes[_Item] = Lanes()
         self._tasks: dict[asyncio.Task[None], Ticket] = {}
@@ -57,7 +57,6 @@ class LaneEngine:
         self._freed = asyncio.Event()
         self._failure: BaseException | None = None
         self._stopping = False
-        self._rotation = 0
         self._in_flight = metrics.IN_FLIGHT.labels(pipeline)
         self._seconds = metrics.HANDLE_SECONDS.labels(pipeline)
 
@@ -73,51 +72,21 @@ class LaneEngine:
         if self._failure is not None:
             raise self._failure
 
-    def _quota(self) -> int:
-        return max(2, -(-self._cap // max(1, len(self._window.positions()))))
-
-    def _full(self) -> bool:
-        return self._window.in_flight > self._cap - max(1, self._cap // 4)
-
-    def _has_room(self, position: Position, quota: int) -> bool:
-        """Enough for a read to be worth while: the lanes hold a reserve of three times the slots,
-        so a quarter of a share may be missing without a slot standing empty."""
-        return (
-            self._window.held(position) <= quota - max(1, quota // 4)
-            and self._window.backlog(position) < _BACKLOG
-        )
-
-    def _eligible(self) -> list[Position]:
-        """Partitions with room, rotated so that each is first in turn; `first` topics lead."""
-        positions = self._window.positions()
-        if not positions or self._full():
-            return []
-        quota = self._quota()
-        self._rotation = (self._rotation + 1) % len(positions)
-        turned = positions[self._rotation :] + positions[: self._rotation]
-        room = [position for position in turned if self._has_room(position, quota)]
-        return sorted(room, key=lambda position: position.topic not in self._first)
-
     async def _take(self) -> None:
         """Admit what is fetched already, up to each partition's share."""
-        quota = self._quota()
-        for position in self._eligible():
-            room = quota - self._window.held(position)
-            free = self._cap - self._window.in_flight
-            if free <= 0:
-                return
-            if room > 0:
-                self._queue(await self._intake.poll(min(room, free), wait_ms=0, only=[position]))
+        for position in self._shares.eligible():
+            if room := self._shares.room(position):
+                self._queue(await self._intake.poll(room, wait_ms=0, only=[position]))
 
     async def _wait(self) -> None:
         """Until a record comes to a partition that has room, or another gets room."""
-        eligible = self._eligible()
+        eligible = self._shares.eligible()
         waiters: list[asyncio.Task[Any]] = [asyncio.create_task(self._freed.wait())]
         if eligible or not self._window.positions():
-            # Small enough to stay within every share; the next round takes the neighbours.
-            few = max(1, self._quota() // 4)
-            waiters.append(asyncio.create_task(self._intake.poll(few, 1_000, eligible)))
-        self._awaited, self._was_full = frozenset(eligible), self._full()
+            # The next round takes the neighbours of what comes.
+            poll = self._intake.poll(self._shares.few, 1_000, eligible)
+            waiters.append(asyncio.create_task(poll))
+        self._awaited, self._was_full = frozenset(eligible), self._shares.full
         try:
             await asyncio.wait(waiters, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -153,8 +122,12 @@ class LaneEngine:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101
         started = time.perf_counter()
+        running = True
         try:
-            await self._stage.run([record])
+            confirmations = await self._stage.send([record])
+            # Sent in order is kept in order, so slot and key need not wait for the broker.
+            running = self._release(key)
+            await self._stage.confirm(confirmations)
             self._intake.complete(ticket)
             self._seconds.observe(time.perf_counter() - started)
         except asyncio.CancelledError:
@@ -165,21 +138,26 @@ class LaneEngine:
         finally:
             del self._tasks[task]
             self._given_up.discard(task)
-            self._lanes.done(key)
-            self._dispatch()
+            if running:
+                self._release(key)
             self._in_flight.set(self._window.in_flight)
             if self._worth_waking(ticket.position):
                 self._freed.set()
+
+    def _release(self, key: Hashable) -> bool:
+        self._lanes.done(key)
+        self._dispatch()
+        return False
 
     def _worth_waking(self, position: Position) -> bool:
         """Whether a completed record gives `run` something to read that it does not wait for."""
         if self._failure is not None or not self._window.in_flight:
             return True
-        if self._full():
+        if self._shares.full:
             return False
         if self._was_full:
             return True
-        return position not in self._awaited and self._has_room(position, self._quota())
+        return position not in self._awaited and self._shares.has_room(position)
 
     async def drain(self, seconds: float) -> None:
         """Finish what runs and the gaps below it within `seconds`, give up the rest undone."""

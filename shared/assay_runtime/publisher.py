@@ -132,7 +132,19 @@ class Publisher:
         except (KafkaError, TimeoutError) as error:
             raise Stop(f"producer cannot send to {message.topic}: {error!r}") from error
 
-    async def _confirm(self, futures: Sequence[asyncio.Future[Any]]) -> None:
+    async def send(self, outgoing: Sequence[tuple[Outgoing, str]]) -> list[asyncio.Future[Any]]:
+        """Hand checked (message, traceparent) pairs to the producer, in order; `confirm` must
+        follow, and what is sent after this returns stands behind them."""
+        futures: list[asyncio.Future[Any]] = []
+        try:
+            for message, trace in outgoing:
+                futures.append(await self._enqueue(message, trace))
+        except BaseException:
+            _abandon(futures)
+            raise
+        return futures
+
+    async def confirm(self, futures: Sequence[asyncio.Future[Any]]) -> None:
         """Wait until the broker has all of them; anything else is Stop."""
         if not futures:
             return
@@ -148,26 +160,20 @@ class Publisher:
         for topic, count in Tally(metadata.topic for metadata in confirmed).items():
             self._counter(topic).inc(count)
 
-    async def send(self, outgoing: Sequence[tuple[Outgoing, str]]) -> None:
-        """Send checked (message, traceparent) pairs in order, wait for every confirmation."""
-        futures: list[asyncio.Future[Any]] = []
-        try:
-            for message, trace in outgoing:
-                futures.append(await self._enqueue(message, trace))
-            await self._confirm(futures)
-        except BaseException:
-            for future in futures:
-                future.cancel()  # nobody will ask; the records are repeated
-            raise
-
     async def publish(self, messages: Sequence[tuple[Message, str]]) -> None:
-        """The same with a check before: DeadLetter, with nothing sent, for a message too large."""
+        """Check, send and confirm: DeadLetter, with nothing sent, for a message too large."""
         for message, _ in messages:
             self.check(message)
-        await self.send(messages)
+        await self.confirm(await self.send(messages))
 
     def _counter(self, topic: str) -> Counter:
         counter = self._published.get(topic)
         if counter is None:
             counter = self._published[topic] = metrics.PUBLISHED.labels(self._pipeline, topic)
         return counter
+
+
+def _abandon(futures: Sequence[asyncio.Future[Any]]) -> None:
+    """Nobody will ask for these confirmations; the records are repeated."""
+    for future in futures:
+        future.cancel()

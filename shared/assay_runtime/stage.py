@@ -76,6 +76,11 @@ class Stage:
     async def run(self, records: Sequence[Record]) -> None:
         """Handle the records in order and confirm their outputs; CancelledError leaves them
         undone, which is safe at any point."""
+        await self.confirm(await self.send(records))
+
+    async def send(self, records: Sequence[Record]) -> list[asyncio.Future[Any]]:
+        """Handle the records and send their outputs; done only after `confirm`, but what is sent
+        for other records from now on stands behind them."""
         decoded = [self._decoded(record) for record in records]
         deliveries = [found for found in decoded if isinstance(found, Delivery)]
         handled = iter(await self._handle(deliveries) if deliveries else ())
@@ -90,7 +95,11 @@ class Stage:
             if isinstance(messages, DeadLetter):
                 messages = self._bury(record, messages, trace)
             outgoing += [(message, trace) for message in messages]
-        await self._publisher.send(outgoing)
+        return await self._publisher.send(outgoing)
+
+    async def confirm(self, futures: Sequence[asyncio.Future[Any]]) -> None:
+        """Wait for the broker's confirmations of what `send` sent."""
+        await self._publisher.confirm(futures)
 
     def _decoded(self, record: Record) -> Delivery[Any] | DeadLetter:
         try:

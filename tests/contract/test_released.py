@@ -112,6 +112,7 @@ def test_a_silent_edit_of_a_frozen_example_is_found(copied: Path) -> None:
 
 
 def test_freezing_twice_changes_nothing(copied: Path) -> None:
+    release.freeze(copied)
     before = (copied / "released" / "SHA256SUMS").read_bytes()
     assert release.freeze(copied) == []
     assert (copied / "released" / "SHA256SUMS").read_bytes() == before
@@ -151,21 +152,35 @@ def test_a_new_major_stands_beside_the_old(copied: Path) -> None:
     assert f"{second}/2.0.json" in release.freeze(copied)
 
 
-PROCESSES = sorted(path.name for path in (ROOT / "processes").iterdir())
+PROCESSES = sorted(path.parent.name for path in (ROOT / "processes").glob("*/config.yaml"))
 
 
 @pytest.mark.parametrize("process", PROCESSES)
 def test_a_process_has_one_version_in_all_its_files(process: str) -> None:
-    """Closed contracts are versioned as a whole (DESIGN §2)."""
+    """Closed contracts are versioned as a whole (DESIGN §2); the tool reads that version right."""
     folder = ROOT / "processes" / process
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
-    version = config["assay"]["version"]
+    version = config.get("assay", {}).get("version")
+    read = {name: number for name, number, _ in release._processes(ROOT) if name == process}
+    assert read == ({process: version} if version and "@" not in process else {})
     for file in folder.glob("*.schema.json"):
         schema = json.loads(file.read_bytes())
-        assert schema["version"] == version, file.name
-        assert schema["$id"].endswith(f":{version}"), file.name
-        frozen = ROOT / "released" / "processes" / process / version / file.name
-        assert frozen.read_bytes() == file.read_bytes()
+        assert schema.get("version", version) == version, file.name
+
+
+def test_the_score_is_released() -> None:
+    """What the oracle is for is frozen as it stands, input and output (issue item 1)."""
+    folder = ROOT / "processes" / "wallet_score"
+    version = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))["assay"][
+        "version"
+    ]
+    frozen = ROOT / "released" / "processes" / "wallet_score" / version
+    names = {file.name for file in frozen.iterdir()}
+    assert names == {"input.schema.json", "output.schema.json"}
+    for name in names:
+        assert (frozen / name).read_bytes() == (folder / name).read_bytes()
+    output = json.loads((frozen / "output.schema.json").read_bytes())
+    assert output["additionalProperties"] is False
 
 
 def test_a_process_schema_changed_under_its_version_is_refused(copied: Path) -> None:
@@ -177,15 +192,27 @@ def test_a_process_schema_changed_under_its_version_is_refused(copied: Path) -> 
 
 def test_a_process_under_a_new_version_is_frozen_beside_the_old(copied: Path) -> None:
     folder = copied / "processes" / "wallet_score"
-    for file in folder.glob("*.schema.json"):
+    for file in folder.iterdir():
         file.write_bytes(file.read_bytes().replace(b"1.0.0", b"1.1.0"))
     frozen = release.freeze(copied)
     assert "processes/wallet_score/1.1.0/output.schema.json" in frozen
     assert (copied / "released/processes/wallet_score/1.0.0/output.schema.json").exists()
 
 
-def test_process_schemas_of_two_versions_are_refused(copied: Path) -> None:
-    file = copied / "processes" / "wallet_score" / "input.schema.json"
-    file.write_bytes(file.read_bytes().replace(b"1.0.0", b"1.1.0"))
-    with pytest.raises(ReleaseError, match="no one version"):
-        release.freeze(copied)
+def test_an_earlier_version_kept_beside_the_present_one_stays_as_it_was(copied: Path) -> None:
+    """The folder `<id>@<version>` judges answers that were asked for under it."""
+    kept = shutil.copytree(
+        copied / "processes" / "wallet_score", copied / "processes" / "wallet_score@1.0.0"
+    )
+    assert release.process_changes(copied) == []
+    file = kept / "output.schema.json"
+    file.write_bytes(file.read_bytes().replace(b'"maximum": 1000', b'"maximum": 999'))
+    assert len(release.process_changes(copied)) == 1
+
+
+def test_a_process_without_a_version_is_not_released(copied: Path) -> None:
+    folder = copied / "processes" / "draft"
+    folder.mkdir()
+    (folder / "config.yaml").write_text("pipeline: {}\nassay:\n  id: draft\nversion: 1\n")
+    (folder / "input.schema.json").write_text("{}")
+    assert not any(name.startswith("processes/draft") for name in release.freeze(copied))

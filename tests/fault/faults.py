@@ -18,7 +18,8 @@ from tests.fault.running_stack import SERVICES, RunningStack
 
 Act = Callable[[RunningStack, str], bool]
 BROKER = "broker"
-_PAUSE_S = 4.0
+# Longer than the session timeout of the runs: a paused service is thrown out of its groups.
+_PAUSE_S = 8.0
 
 
 def kill_9(stack: RunningStack, part: str) -> bool:
@@ -42,7 +43,7 @@ def restart_broker(stack: RunningStack, part: str) -> bool:
 
 
 def pause(stack: RunningStack, part: str) -> bool:
-    """SIGSTOP for four seconds: the port is open and nobody answers."""
+    """SIGSTOP for eight seconds: the port is open and nobody answers."""
     met = stack.part(part).send(signal.SIGSTOP)
     time.sleep(_PAUSE_S)
     return stack.part(part).send(signal.SIGCONT) and met

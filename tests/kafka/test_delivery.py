@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
+from aiokafka.producer import message_accumulator, producer
+from aiokafka.record.default_records import _DefaultRecordBatchBuilderPy
 
 from assay.events import WalletEventSubmitted
 from assay_runtime.failures import DeadLetter, Pause
@@ -159,6 +161,30 @@ async def test_a_compressed_giant_does_not_block_its_partition(
         await rig.until(lambda: _committed_all(bootstrap, names))
     (letter,) = await rig.read(bootstrap, names.dead)
     assert dict(letter.headers)["assay.error.value.bytes"] == b"%d" % len(giant)
+
+
+class RawName(str):
+    """A header name that goes out as bytes that are no UTF-8."""
+
+    def encode(self, encoding: str = "utf-8", errors: str = "strict") -> bytes:
+        return b"\xff\xfe"
+
+
+async def test_a_header_name_that_is_no_text(
+    bootstrap: str, names: rig.Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """aiokafka refuses to read such a record, which anybody may write; it stops nothing here."""
+    with monkeypatch.context() as patched:
+        for module in (message_accumulator, producer):
+            patched.setattr(module, "DefaultRecordBatchBuilder", _DefaultRecordBatchBuilderPy)
+        odd = [(b"k", b"1", [("ce_id", b"1"), (RawName("x"), b"v")])]
+        await rig.write(bootstrap, names.source, [*rig.rows(1, 1), *odd, *rig.rows(3, 1, start=2)])
+    what = rig.pipeline(names, "batch", rig.forwarding(names.sink))
+    async with rig.running(bootstrap, what):
+        await rig.until(lambda: _all_out(bootstrap, names, 5))
+        await rig.until(lambda: _committed_all(bootstrap, names))
+    values = {record.value for record in await rig.read(bootstrap, names.sink)}
+    assert values == {b"%d" % n for n in range(5)}
 
 
 @ENGINES

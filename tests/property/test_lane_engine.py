@@ -90,7 +90,10 @@ class ControlledStage:
         self.finished: list[Record] = []
         self.most = 0
 
-    async def run(self, records: Sequence[Record]) -> None:
+    async def confirm(self, confirmations: list[asyncio.Future[object]]) -> None:
+        await asyncio.sleep(0)
+
+    async def send(self, records: Sequence[Record]) -> list[asyncio.Future[object]]:
         (record,) = records
         name = (record.topic, record.partition, record.offset)
         self.keys[record.key] += 1
@@ -104,6 +107,7 @@ class ControlledStage:
         finally:
             del self.running[name]
             self.keys[record.key] -= 1
+        return []
 
 
 def record(topic: str, partition: int, offset: int, key: bytes | None) -> Record:

@@ -14,7 +14,7 @@ EndsAs = Literal["fallback_score", "withheld", "rejected"]
 Ending = Literal["process", "fallback_score", "withhold"]
 
 # Finish reasons that mean a whole answer; a cut-off one is never repaired (DESIGN §5).
-_WHOLE = (None, "stop", "unknown")
+_WHOLE = (None, "stop", "unknown", "eos", "eos_token", "end_turn", "stop_sequence")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +45,17 @@ def judge(answered: GenerationAnswered, process: Process) -> Verdict:
             "finish_reason",
             f"the answer was cut off ({answered.finish_reason}): answer more briefly",
         )
-    step = process.step(answered.meta.step or process.first_model_step)
-    return process.gate(step.name).judge(
+    step = _step(answered, process)
+    return process.gate(step).judge(
         answered.raw,
         context=answered.input,
-        amend=process.assignments(step.name, answered.input),
+        amend=process.assignments(step, answered.input),
         unit_id=answered.meta.unit_id,
     )
+
+
+def _step(answered: GenerationAnswered, process: Process) -> str:
+    return answered.meta.step or process.first_model_step
 
 
 def _no_answer(rule: str, message: str) -> Verdict:
@@ -67,7 +71,7 @@ def next_step(answered: GenerationAnswered, process: Process, endings: Endings) 
     reason: Reason = "answers_rejected"
     if answered.outcome == "unavailable":
         reason = "provider_unavailable"
-    elif answered.meta.attempt < process.attempts:
+    elif answered.meta.attempt < process.attempts_of(_step(answered, process)):
         return NextStep(retry=answered.meta.attempt + 1)
     override = getattr(endings, reason)
     ending = process.exhausted.get(reason) if override == "process" else override

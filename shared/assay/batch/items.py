@@ -58,7 +58,7 @@ def parse_item(line: bytes) -> Item:
         )
         content = canonical(document)
     except UnicodeError as error:
-        raise BadItem(f"no UTF-8 text: {error.reason}") from None
+        raise BadItem(f"no UTF-8 text: {str(error)[:200]}") from None
     except RecursionError:
         raise BadItem("nested too deeply") from None
     except BadItem:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from assay.batch.step_outcomes import StepOutcome
 
+_OTHER_CHARACTERS = re.compile(r"[^\w.-]")
 RETRYABLE = ("schema_validation", "validation")
 
 
@@ -34,6 +36,11 @@ def result_line(unit_id: str | int, given: dict[str, Any], outcome: StepOutcome)
         "retry_count": outcome.failure["retry_count"],
         "_metadata": metadata,
     }
+
+
+def file_step(step: str) -> str:
+    """A step's name in file names; it comes from the bus and must not lead elsewhere."""
+    return _OTHER_CHARACTERS.sub("_", step).lstrip(".") or "_"
 
 
 def is_retryable(failure: dict[str, Any]) -> bool:

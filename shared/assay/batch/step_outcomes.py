@@ -30,7 +30,8 @@ class NoProcess(Exception):
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
     """A step of a request ended. `failure` is None where its answer is valid; `last` when nothing
-    follows. `step` and `input` are None where the record does not tell."""
+    follows. `step` and `input` are None where the record does not tell. `began` is False where
+    the request was refused before a step."""
 
     request_id: str
     step: str | None
@@ -39,6 +40,7 @@ class StepOutcome:
     output: Any = None
     failure: dict[str, Any] | None = None
     metadata: dict[str, Any] = field(default_factory=dict)
+    began: bool = True
 
 
 def named_request(headers: Collection[tuple[str, bytes | None]]) -> str | None:
@@ -146,6 +148,7 @@ def _dead(value: bytes, headers: dict[str, str]) -> StepOutcome | None:
         input=given if isinstance(given, dict) else None,
         failure=failure,
         metadata={"reason": "dead_lettered"},
+        began=isinstance(step, str),
     )
 
 

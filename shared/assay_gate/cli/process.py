@@ -51,7 +51,7 @@ def check(
 
 
 def _show(result: Checked) -> None:
-    for finding in result.findings:
+    for finding in [*result.mistakes, *result.warnings]:
         print(f"{finding.level}: {result.folder.name}/{finding}")
     mistakes, warnings = len(result.mistakes), len(result.warnings)
     known = result.process

@@ -1,4 +1,4 @@
-"""Check digits: Luhn (ISO/IEC 7812-1), Verhoeff (Aadhaar), mod 97 (ISO 13616). ASCII digits only."""
+"""Check digits: Luhn (ISO/IEC 7812-1), Verhoeff (Aadhaar), mod 97 (ISO 13616)."""
 
 from __future__ import annotations
 

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from assay_runtime.redaction.shields import MARKS
+from assay_runtime.redaction.vocabulary import RECORD_WORDS
 
 _REACH = 56
 _MOST_WORDS = 6
+_LEAD_IN = " \t\n:#=\"'\\([+-_./"
+_CLAUSE_END = re.compile(r"[\d,;!?|]|\.\s")
 _NEGATIVE_REACH = 3
 
 _WORD = re.compile(r"[^\W\d_]+")
@@ -24,67 +27,11 @@ _AFTER = re.compile(
     r"(?:\s(?:phone|number|no|line|cell))?(?![^\W_])(?!\.?\s{0,2}(?:no\.?|number)?\s?[:=#+(\d])"
 )
 _UNIT = re.compile(
-    r"\s?(?:%|°|(?:wei|gwei|eth|btc|sats?|usd[ct]?|inr|eur|gbp|tokens?|units?|points?|bps|bytes"
+    r"\s?(?:%(?![0-9A-Fa-f]{2})|°|(?:wei|gwei|eth|btc|sats?|usd[ct]?|inr|eur|gbp|tokens?|units?|points?|bps|bytes"
     r"|[kmg]i?b|[mnuµ]?s|secs?|seconds|gas|sqft|sqm|km|rows|events|records|blocks)(?![^\W_]))",
     re.IGNORECASE,
 )
 _MONEY = re.compile(r"(?:[$€£₹¥]|(?<![^\W_])(?:usd|eur|gbp|inr|rs))\.?\s?$", re.IGNORECASE)
-
-PHONE_NOUNS = frozenset(
-    """phone phones telephone telephones telefono teléfono telefone telefon téléphone tel tél tlf
-    tfn ph mobile mobiles mob mobil móvil movil mobiel cell cellphone cellular celular cellulare
-    handy portable gsm gsm fax whatsapp whats wa landline hotline helpline handset sms msisdn
-    telegram viber natel rufnummer telefonnummer handynummer telefonnr mobilnummer puhelin
-    telefoon 电话 电话号码 手机 手机号 手机号码 電話 電話番号 携帯 携帯番号 전화 전화번호 휴대폰
-    телефон тел моб мобильный""".split()
-)
-PHONE_VERBS = frozenset(
-    """call calls called calling caller ring rang rung dial dialed dialled text texted reach
-    reached message msg contact contacts contacted callback ping phoned llama llamar appelez
-    appeler anrufen chiama ligue""".split()
-)
-PHONE_LINES = frozenset("line hotline helpline desk switchboard".split())
-SSN_WORDS = frozenset("ssn ssns social socials itin taxpayer".split())
-AADHAAR_WORDS = frozenset("aadhaar aadhar adhaar adhar aadhaarcard uidai uid आधार".split())
-PAN_WORDS = frozenset("pan pancard permanent".split())
-NINO_WORDS = frozenset("nino ni nin insurance".split())
-CARD_WORDS = frozenset(
-    """card cards visa mastercard maestro amex discover diners jcb unionpay rupay mir debit
-    credit pan cc""".split()
-)
-IBAN_WORDS = frozenset(["iban"])
-IP_WORDS = frozenset(
-    """ip ips ipv addr address addresses host hosts hostname client remote peer server login
-    logins logged src dst source destination forwarded origin proxy gateway nameserver dns
-    resolver ping curl ssh connect connected connection request requests user visitor session
-    device node broker listener bootstrap blocked banned whitelist allowlist denylist endpoint
-    subnet network traceroute vpn bind listen listening""".split()
-)
-
-CHAIN_WORDS = frozenset(
-    """offset offsets partition seq sequence nonce gas wei gwei block blocks height slot epoch
-    token tokenid nft timestamp ts lag chain balance supply liquidity reserve""".split()
-)
-RECORD_WORDS = CHAIN_WORDS | frozenset(
-    """order orders invoice invoices ref refs reference txn tx transaction hash serial sku part
-    model case docket parcel apn mls rera ein account accounts acct loan policy claim ticket
-    tracking awb shipment consignment isbn issn ean upc gtin barcode imei iccid version build
-    batch lot survey plot khasra folio ledger receipt voucher coupon index ratio price amount
-    total sum usd inr eur gbp rs time date ms lat lon lng latitude longitude area sqft pin
-    pincode zip zipcode postcode postal sort page doi pmid arxiv flight pnr id ids uuid key
-    checksum crc size bytes count limit port pid commit sha rev row rowid registration license
-    licence permit gst gstin cin tin vat passport routing swift bic file item product asset
-    catalog catalogue article quantity qty score volume cap market value values step revision
-    code schema job run task trace span error duns ssid cik cusip isin""".split()
-)
-VERSION_WORDS = frozenset(
-    """version versions ver v vers build builds release releases released firmware fw semver
-    schema patch patched upgrade upgraded upgrading downgrade downgraded section sec clause rule
-    article para paragraph chapter rev revision driver package pkg sdk lib library dependency
-    oid asn figure table heading appendix kafka python node chrome chromium postgres postgresql
-    android ios firefox safari edge windows ollama java linux kernel assembly nuget plugin tag
-    compiler solc geth app download image item requirement numbering step""".split()
-) - {"node", "app"}
 
 
 @dataclass(frozen=True)
@@ -124,11 +71,17 @@ class Context:
     @cached_property
     def is_amount(self) -> bool:
         """Whether a currency stands before or a unit behind."""
-        window = self.text[self.end : self.end + 12]
-        if unit := _UNIT.match(window):
-            # "1 ms" is an amount; "m" of "moved" was excluded by the pattern.
-            return bool(unit)
-        return _MONEY.search(self.text[max(0, self.start - 6) : self.start]) is not None
+        return (
+            _UNIT.match(self.text, self.end) is not None
+            or _MONEY.search(self.text[max(0, self.start - 6) : self.start]) is not None
+        )
+
+    @cached_property
+    def beside(self) -> list[str]:
+        """Those of the nearest three words that no comma and no other number separates."""
+        clause = _CLAUSE_END.split(self.before.rstrip(_LEAD_IN))[-1]
+        words = [part for word in _WORD.findall(clause) for part in _CAMEL.split(word)]
+        return [word.lower() for word in words[: -_NEGATIVE_REACH - 1 : -1]]
 
     def names(self, words: frozenset[str], against: frozenset[str] = RECORD_WORDS) -> bool:
         """Whether the nearest word that says anything is one of `words`, before or behind."""
@@ -141,4 +94,4 @@ class Context:
 
     def denies(self, against: frozenset[str] = RECORD_WORDS) -> bool:
         """Whether it is an amount, or one of the three nearest words says something else."""
-        return self.is_amount or any(word in against for word in self.words[:_NEGATIVE_REACH])
+        return self.is_amount or any(word in against for word in self.beside)

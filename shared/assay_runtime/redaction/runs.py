@@ -46,13 +46,20 @@ class Run:
         """The separators inside these groups."""
         return {self.gap(group) for group in range(first, last)}
 
-    def stands_alone(self, first: int, last: int) -> bool:
-        """Whether no digit or letter is tied on with a dash, dot, slash or nothing."""
+    def tied_to_digits(self, first: int, last: int) -> bool:
+        """Whether a dash, dot or slash ties more digits or letters to either end."""
         if first and " " not in self.gap(first - 1):
-            return False
+            return True
         if last + 1 < len(self.groups):
-            return " " in self.gap(last) or self.gap(last) in (")", "(", "/")
-        return _ends(self.text, self.groups[last][1]) and not _tied_on(self.text, self.groups[0][0])
+            return " " not in self.gap(last) and self.gap(last) not in (")", "(", "/")
+        return not _ends(self.text, self.groups[last][1])
+
+    def tied_to_word(self, first: int) -> bool:
+        """Whether letters lead into the number without a space, as in `INV-536`."""
+        if first:
+            return False
+        ahead = self.text[max(0, self.groups[0][0] - 2) : self.groups[0][0]]
+        return ahead[-1:].isalpha() or (ahead[-1:] in ("-", "_", ".") and ahead[:1].isalnum())
 
 
 def runs(text: str) -> Iterator[Run]:
@@ -71,9 +78,4 @@ def _ends(text: str, end: int) -> bool:
         return True
     if behind[0].isalnum() or behind[0] == "_":
         return _EXTENSION.match(text, end) is not None
-    return not (behind[0] in "-" and behind[1:].isalnum())
-
-
-def _tied_on(text: str, start: int) -> bool:
-    """Whether letters and a dash or underscore lead into the number, as in `INV-…`."""
-    return start > 1 and text[start - 1] in "-_" and text[start - 2].isdigit()
+    return not (behind[0] == "-" and behind[1:].isalnum())

@@ -143,9 +143,7 @@ def test_any_record_can_be_kept(
 
 def test_the_leaf_hash_is_over_every_part() -> None:
     """DESIGN §7: value, headers, topic, partition, offset and salt; written out by hand."""
-    made = entry(
-        headers=(("a", b"1"), ("b", None)), value=b"v", topic="t", partition=2, offset=258
-    )
+    made = entry(headers=(("a", b"1"), ("b", None)), value=b"v", topic="t", partition=2, offset=258)
     headers = b"\0\0\0\1a" + b"\0\0\0\1" + b"1" + b"\0\0\0\1b" + b"\xff\xff\xff\xff"
     written = (
         b"s" * 16

@@ -73,8 +73,8 @@ def test_a_configuration_of_seed_4_loads_unchanged(tmp_path: Path) -> None:
     assert process.attempts == 3
     assert [process.temperature(n) for n in (1, 2, 3, 4)] == [0.3, 0.2, 0.1, 0.1]
     assert process.exhausted == {
-        "provider_unavailable": "withhold",
-        "answers_rejected": "withhold",
+        "provider_unavailable": "reject",
+        "answers_rejected": "reject",
     }
     assert process.result == "llm.generation.accepted.v1"
     assert process.key is None
@@ -127,7 +127,7 @@ ASSIGN = {"path": "$.tone", "value": "warm", "when": "quiet"}
         broken("pipeline.steps", having([], "pipeline", "steps")),
         broken("pipeline.steps[0].name", having([{"scope": "x"}], "pipeline", "steps")),
         broken("pipeline.steps[0]: must be", having(["talk"], "pipeline", "steps")),
-        broken("prompts.templates.talk: missing; is 'tolk' misspelt?",
+        broken("prompts.templates.talk: missing; did you mean tolk?",
                having({"tolk": "talk.jinja2"}, "prompts", "templates")),
         broken("prompts.templates.talk", having({"talk": None}, "prompts", "templates")),
         broken("schemas.files.talk", without("schemas", "files", "talk")),

@@ -6,7 +6,6 @@ import asyncio
 import uuid
 from collections.abc import Callable
 
-import asyncpg
 import pytest
 
 from assay_runtime.failures import Pause
@@ -183,22 +182,6 @@ async def test_a_store_that_is_not_open_pauses(new_store: Callable[[], RequestSt
     store = new_store()
     with pytest.raises(Pause):
         await store.get(_id())
-
-
-async def test_an_outage_is_a_pause(postgres_url: str) -> None:
-    """DESIGN §3: connections that were cut cost the record nothing; the pool mends itself."""
-    pool = open_store(postgres_url)
-    await pool.open()
-    killer = await asyncpg.connect(postgres_url)
-    await killer.execute(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
-        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
-    )
-    await killer.close()
-    with pytest.raises(Pause, match="PostgreSQL"):
-        await pool.announce(_id(), A, 1)
-    await pool.announce(_id(), A, 1)
-    await pool.close()
 
 
 def test_other_urls_are_refused() -> None:

@@ -20,18 +20,19 @@ class MemoryPublisher:
     limit: int = 1_000
     sent: list[Outgoing] = field(default_factory=list)
     calls: int = 0
-    failure: BaseException | None = None
 
     def check(self, message: Outgoing) -> None:
         size = len(message.value or b"") + sum(len(v or b"") for _, v in message.headers)
         if size > self.limit:
             raise DeadLetter(f"{size} bytes", code="output_too_large")
 
-    async def send(self, outgoing: Sequence[tuple[Outgoing, str]]) -> None:
+    async def send(self, outgoing: Sequence[tuple[Outgoing, str]]) -> list[Any]:
         self.calls += 1
-        if self.failure is not None:
-            raise self.failure
         self.sent += [message for message, _ in outgoing]
+        return []
+
+    async def confirm(self, futures: Sequence[Any]) -> None:
+        return None
 
 
 @pytest.fixture

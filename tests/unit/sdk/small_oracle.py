@@ -10,11 +10,14 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 
 from assay.envelope import emit
-from assay.events import GenerationRejected, Meta, WalletScoreSigned
+from assay.events import Attestation, GenerationRejected, Meta, WalletScoreSigned
 from assay.identity import identify
 from assay.topics import dead_letter_name
 
 SUBMITTED = "wallet.event.submitted.v1"
+ATTESTATION = Attestation(
+    scheme="sui", network="dev", kid="k", public_key="02" + "0" * 64, signature="ab" * 64
+)
 REJECTED_ENDING, DEAD_ENDING, SILENT_ENDING = "e1", "d1", "00"
 
 
@@ -25,12 +28,9 @@ def signed(request_id: str, address: str, score: int = 500) -> WalletScoreSigned
         score=score,
         wallet_address=address,
         timestamp_ms=1_795_248_000_000,
-        attestations=[
-            {"scheme": "sui", "network": "dev", "kid": "k", "public_key": "02" + "0" * 64,
-             "signature": "ab" * 64},
-        ],  # type: ignore[list-item]
+        attestations=[ATTESTATION],
         metadata={"fallback": None},
-    )  # fmt: skip
+    )
 
 
 def rejected(request_id: str, address: str, **changes: Any) -> GenerationRejected:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from click.testing import Result
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from assay.cli.main import build_app
 from tests.unit.sdk.small_oracle import signed

@@ -1,0 +1,154 @@
+"""Publisher: ordered sends, one wait, and what a broken producer means (research points 7, 8)."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from aiokafka.errors import (
+    KafkaTimeoutError,
+    OutOfOrderSequenceNumber,
+    ProducerClosed,
+)
+from prometheus_client import REGISTRY
+
+from assay.envelope import Message
+from assay_runtime.failures import DeadLetter, Pause, Stop
+from assay_runtime.publisher import Publisher
+from assay_runtime.settings import KafkaSection
+from deploy.loopback_ports import free_port
+
+TRACE = "00-" + "1" * 32 + "-" + "2" * 16 + "-01"
+
+
+class MemoryProducer:
+    """Keeps what is sent; `script` says what each send does."""
+
+    def __init__(self) -> None:
+        self.sent: list[bytes] = []
+        self.futures: list[asyncio.Future[Any]] = []
+        self.script: list[BaseException | None] = []
+        self.confirms = True
+
+    async def send(self, topic: str, value: bytes, key: bytes, headers: Any) -> Any:
+        if self.script and (error := self.script.pop(0)):
+            raise error
+        assert headers[-1] == ("traceparent", TRACE.encode())
+        self.sent.append(value)
+        future = asyncio.get_running_loop().create_future()
+        if self.confirms:
+            future.set_result(SimpleNamespace(topic=topic))
+        self.futures.append(future)
+        return future
+
+
+@pytest.fixture
+def producer() -> MemoryProducer:
+    return MemoryProducer()
+
+
+@pytest.fixture
+def publisher(producer: MemoryProducer) -> Publisher:
+    made = Publisher(KafkaSection(send_deadline_s=0.2), "c", "publisher-test")
+    made._producer = producer
+    return made
+
+
+def message(value: bytes, topic: str = "t") -> Message:
+    return Message(topic, b"k", value, ())
+
+
+def published() -> float:
+    labels = {"pipeline": "publisher-test", "topic": "t"}
+    return REGISTRY.get_sample_value("assay_records_published_total", labels) or 0
+
+
+async def test_in_order_and_counted_once_confirmed(
+    publisher: Publisher, producer: MemoryProducer
+) -> None:
+    before = published()
+    producer.confirms = False
+    publish = asyncio.create_task(
+        publisher.publish([(message(b"%d" % n), TRACE) for n in range(3)])
+    )
+    await asyncio.sleep(0.01)
+    assert producer.sent == [b"0", b"1", b"2"]
+    assert published() == before
+    for future in producer.futures:
+        future.set_result(SimpleNamespace(topic="t"))
+    await publish
+    assert published() == before + 3
+
+
+@pytest.mark.parametrize("error", [OutOfOrderSequenceNumber(), ProducerClosed()])
+async def test_a_poisoned_producer_ends_the_process(
+    publisher: Publisher, producer: MemoryProducer, error: Exception
+) -> None:
+    """A sequence gap cannot be mended; and no exception is left that nobody asked for."""
+    unheard: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: unheard.append(context))
+    producer.confirms = False
+    publish = asyncio.create_task(publisher.publish([(message(b"x"), TRACE)] * 3))
+    await asyncio.sleep(0.01)
+    for future in producer.futures:
+        future.set_exception(error)
+    with pytest.raises(Stop, match="unusable"):
+        await publish
+    producer.futures.clear()
+    del publish
+    gc.collect()
+    await asyncio.sleep(0)
+    assert unheard == []
+
+
+async def test_a_send_that_fails_abandons_those_before_it(
+    publisher: Publisher, producer: MemoryProducer
+) -> None:
+    producer.confirms = False
+    producer.script = [None, None, OutOfOrderSequenceNumber()]
+    with pytest.raises(Stop, match="cannot send to t"):
+        await publisher.publish([(message(b"x"), TRACE)] * 3)
+    assert [future.cancelled() for future in producer.futures] == [True, True]
+
+
+async def test_no_confirmation_within_the_deadline(
+    publisher: Publisher, producer: MemoryProducer
+) -> None:
+    """An idempotent producer would wait for ever."""
+    producer.confirms = False
+    with pytest.raises(Stop, match="confirmed nothing"):
+        await publisher.publish([(message(b"x"), TRACE)])
+
+
+async def test_a_full_buffer_is_waited_for_within_the_deadline(
+    publisher: Publisher, producer: MemoryProducer
+) -> None:
+    """The buffer is full while the broker is away; that alone is no reason to end."""
+    producer.script = [KafkaTimeoutError(), KafkaTimeoutError(), None]
+    await publisher.publish([(message(b"x"), TRACE)])
+    assert producer.sent == [b"x"]
+
+
+async def test_nothing_is_sent_where_one_is_too_large(
+    publisher: Publisher, producer: MemoryProducer
+) -> None:
+    """The topic's own limit counts, which the broker would enforce by poisoning the producer."""
+    limited = "wallet.score.signed.v1"
+    publisher.check(message(b"x" * 1_000_000, limited))
+    publisher.check(message(b"x" * 2_000_000))
+    with pytest.raises(DeadLetter) as caught:
+        await publisher.publish(
+            [(message(b"small"), TRACE), (message(b"x" * 1_200_000, limited), TRACE)]
+        )
+    assert caught.value.code == "output_too_large"
+    assert producer.sent == []
+
+
+async def test_an_absent_broker_is_waited_for_by_opened() -> None:
+    publisher = Publisher(KafkaSection(bootstrap=f"127.0.0.1:{free_port()}"), "c", "p")
+    with pytest.raises(Pause, match="broker"):
+        await publisher.open()
+    await publisher.close()
