@@ -7,7 +7,7 @@ T ?= tests
 PYTEST_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit lint reformat bench bench-gate fuzz schemas settings lock kafka-up kafka-down clean
+.PHONY: help setup demo test test-unit lint reformat bench bench-gate fuzz schemas release lock kafka-up kafka-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,11 +55,13 @@ bench-gate: setup ## Measure the gate beside json.loads + jsonschema; build/benc
 fuzz: setup ## Fuzz the gate for hours (FUZZ_SECONDS, default 4 hours)
 	@$(BIN)/python -m tests.fuzz.gate_fuzz --seconds $(or $(FUZZ_SECONDS),14400)
 
-settings: setup ## Write SETTINGS.md from the services' settings
+schemas: setup ## Export schemas, AsyncAPI document and settings table
+	@$(BIN)/python -m assay.schema_export
+	@$(BIN)/python -m assay.asyncapi
 	@$(BIN)/python -m assay_runtime.settings_table services/*/settings.py > SETTINGS.md
 
-schemas: setup ## Export the event schemas from the models
-	@$(BIN)/python -m assay.schema_export
+release: setup ## Freeze the contracts as they stand; a breaking change is refused
+	@$(BIN)/python -m assay.release
 
 kafka-up: setup ## Start a real Apache Kafka on this machine with the catalogue's topics
 	@$(BIN)/python -m deploy.kafka up

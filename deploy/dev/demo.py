@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.panel import Panel
 
-from assay.cli.publish import read_records
+from assay.cli.record_files import read_records
 from assay.client import Outcome, Outcomes, WalletPublisher
 from assay.submission import submission_from_record
 from deploy.dev.plan import BrokerChoice, ModelChoice, StackPlan

@@ -53,6 +53,24 @@ class Failed:
 NextStep: TypeAlias = Ask | Finished | Failed
 
 
+def request_meta(process: Process, meta: Meta) -> Meta:
+    """The meta of a request to `process` for what `meta` accepted; the scorer finds the step.
+
+    For a shadow it carries the mark that keeps every score of it from the signer.
+    """
+    return meta.model_copy(
+        update={
+            "process_id": process.id,
+            "process_version": process.version,
+            "process_hash": process.hash,
+            "step": None,
+            "unit_id": meta.unit_id or meta.request_id,
+            "attempt": 1,
+            "shadow": process.shadow is not None,
+        }
+    )
+
+
 def first_request(
     process: Process, meta: Meta, record: Mapping[str, Any], unit_id: str, step: str | None = None
 ) -> Ask | Failed:

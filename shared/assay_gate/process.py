@@ -15,6 +15,7 @@ import jsonschema_rs
 
 from assay_gate.config import GateConfig
 from assay_gate.config_reading import CONFIG
+from assay_gate.process_coherence import check_input_fields, check_protected, check_result
 from assay_gate.process_config import ProcessConfig, Shadow, parse_config
 from assay_gate.process_definition import Process, Step
 from assay_gate.process_endings import Policy
@@ -93,9 +94,9 @@ def _build(files: Folder, config: ProcessConfig, found: Findings) -> Process | N
     for step in config.steps:
         with found.caught():
             steps.append(_step(files, step, config, templates, found))
-    _check_input_fields(config, input_schema, found)
+    check_input_fields(config, input_schema, found)
     protected = frozenset(input_schema.get("properties", ()) if config.input_schema else ())
-    _check_protected(steps, protected, found)
+    check_protected(steps, protected, found)
     if config.steps and not any(step.kind == "model" for step in config.steps):
         found.mistake(CONFIG, "pipeline.steps", "no step asks a model")
     gate_config = GateConfig()
@@ -126,7 +127,7 @@ def _build(files: Folder, config: ProcessConfig, found: Findings) -> Process | N
         _gate_config=gate_config,
         _input=jsonschema_rs.Draft202012Validator(input_schema),
     )
-    _check_empty_result(process, found)
+    check_result(process, found)
     return None if found.mistakes else process
 
 
@@ -154,7 +155,10 @@ def _templates(
         except PromptError as error:
             named = _named_in(str(error), sources)
             found.mistake(named, "", str(error).removeprefix(f"{named}: "))
-            sources.pop(named)
+            text = sources.pop(named)
+            short = named.rpartition("/")[2]
+            if sources.get(short) == text:
+                sources.pop(short)
     return compiled
 
 
@@ -189,46 +193,3 @@ def _step(
         program=config.program,
         template=templates.get(config.template),
     )
-
-
-def _check_input_fields(
-    config: ProcessConfig, input_schema: Mapping[str, Any], found: Findings
-) -> None:
-    """The fields that config.yaml names must be required by the input schema, if there is one."""
-    if config.input_schema is None:
-        return
-    properties = input_schema.get("properties", {})
-    required = input_schema.get("required", ())
-    if config.key is not None and config.key not in required:
-        found.mistake(CONFIG, "assay.key", f"the input schema does not require {config.key!r}")
-    for step in config.steps:
-        for assignment in step.assignments:
-            name = assignment.field
-            if name and (name not in required or properties.get(name) != {"type": "boolean"}):
-                found.mistake(
-                    CONFIG, "assay.assign", f"the input schema requires no boolean {name!r}"
-                )
-
-
-def _check_protected(steps: list[Step], protected: frozenset[str], found: Findings) -> None:
-    """No step may compute or ask for a field that the request brings: an answer could otherwise
-    replace the address that is scored."""
-    if len(steps) < 2:
-        return
-    for step in steps:
-        made = step.program.names if step.program else (step.output_schema or {}).get("properties")
-        for name in sorted(protected & set(made or ())):
-            where = f"pipeline.steps.{step.name}"
-            found.mistake(
-                CONFIG, where, f"{name!r} is a field of the input schema; name the step's another"
-            )
-
-
-def _check_empty_result(process: Process, found: Findings) -> None:
-    if "empty_result" not in process.exhausted.values():
-        return
-    last = [step for step in process.steps if step.kind == "model"][-1]
-    if not process.gate(last.name).validates(process.empty_result):
-        found.mistake(
-            CONFIG, "assay.empty_result", f"does not fit the output schema of step {last.name!r}"
-        )

@@ -261,3 +261,36 @@ def test_a_service_lives_while_its_broker_is_away(tmp_path: Path) -> None:
     finally:
         service.end()
     assert service.process.returncode == 0
+
+
+async def test_the_broker_away_and_back(stack: StackProcess, broker: str) -> None:
+    """Issue 3, DESIGN §3: services live on without their broker, say that they are not ready,
+    refuse or postpone what comes over HTTP, and go on by themselves without loss."""
+    if broker != "kafka":
+        pytest.skip("the embedded broker lives and ends with its stack")
+    pid = json.loads((stack.data / "kafka" / "broker.pid").read_text(encoding="utf-8"))["pid"]
+    taken = stack.post({"address": new_address()}, headers={"Prefer": "wait=0"})
+    os.kill(pid, signal.SIGSTOP)
+    try:
+
+        async def unready() -> int:
+            return stack.page("validator", "/readyz").status_code
+
+        assert await eventually(unready, lambda status: status == 503, 40) == 503
+        assert stack.page("validator", "/livez").status_code == 200
+        refused = stack.post({"address": new_address()}, headers={"Prefer": "wait=0"})
+        assert (refused.status_code, refused.json()["code"]) == (503, "unavailable")
+        assert stack.get(taken.json()["url"]).status_code in (200, 202)
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+    async def ready() -> int:
+        return stack.page("validator", "/readyz").status_code
+
+    assert await eventually(ready, lambda status: status == 200, 60) == 200
+    assert stack.post({"address": new_address()}).status_code == 200
+
+    async def outcome() -> int:
+        return stack.get(taken.json()["url"]).status_code
+
+    assert await eventually(outcome, lambda status: status == 200, 30) == 200

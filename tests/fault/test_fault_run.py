@@ -14,8 +14,8 @@ from tests.conftest import REQUIRED
 from tests.fault.fault_run import RunPlan, run
 from tests.fault.faults import each_service_once
 
-EVENTS = 200
-SPREAD_S = 6.0
+EVENTS = 160
+SPREAD_S = 4.0
 
 
 def _kafka_or_skip() -> None:

@@ -93,6 +93,4 @@ def open_retries(archived: Iterable[tuple[str, Line]], standing: Standing) -> di
         unit = str(record["unit_id"])
         if unit not in standing.ended and not standing.has(step, unit):
             found[unit] = record
-        else:
-            found.pop(unit, None)
     return found

@@ -24,7 +24,7 @@ _SPELT = re.compile(
     r"(?:\.|\s?[\[({]\s?dot\s?[\])}]\s?)[^\W\d_]{2,24}(?![^\W_])",
     re.IGNORECASE,
 )
-_SPELT_MARK = re.compile(r"at\s?[\])}]", re.IGNORECASE)
+_SPELT_AT = re.compile(r"[\[({]\s?at\s?[\])}]", re.IGNORECASE)
 
 
 def find_emails(text: str) -> Iterator[Span]:
@@ -39,7 +39,7 @@ def find_emails(text: str) -> Iterator[Span]:
             continue
         yield Span(start, end, EMAIL)
         done = end
-    if _SPELT_MARK.search(text):
+    if _SPELT_AT.search(text):
         yield from (Span(*match.span(), EMAIL) for match in _SPELT.finditer(text))
 
 

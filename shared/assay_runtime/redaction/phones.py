@@ -183,7 +183,7 @@ def _named(run: Run, first: int, free: int, after: int) -> int | None:
 def _is_listed(text: str, after: int, start: int) -> bool:
     """Whether only a comma, an `or` or their like stands behind another telephone number."""
     after = max(after, text.rfind(mark_of(PHONE), max(0, start - _MOST_JOINED - 1), start) + 1)
-    return 0 < after and _JOINED.fullmatch(text, after, start) is not None
+    return after > 0 and _JOINED.fullmatch(text, after, start) is not None
 
 
 def _extent(run: Run, first: int, free: int) -> int | None:

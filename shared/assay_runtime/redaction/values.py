@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
+from functools import lru_cache
 from typing import Any
 
-from assay_runtime.redaction.finder import find, redact
+from assay_runtime.redaction.finder import find, may_hold, redact
 from assay_runtime.redaction.vocabulary import words
 
 # Shorter whole numbers are no card, no SSN and no telephone number.
@@ -32,7 +33,9 @@ def redact_json(value: Any, *, under: str = "") -> Any:
         if isinstance(source, dict):
             made: dict[Any, Any] = {}
             for name, item in source.items():
-                shown = _unused(redact(name), made) if isinstance(name, str) else name
+                shown = _key(name) if isinstance(name, str) else name
+                if shown != name:
+                    shown = _unused(shown, made)
                 made[shown] = None
                 open_.append((made, shown, item, name if isinstance(name, str) else ""))
             target[place] = made
@@ -41,7 +44,7 @@ def redact_json(value: Any, *, under: str = "") -> Any:
             open_ += [(items, index, item, key) for index, item in enumerate(source)]
             target[place] = items
         elif isinstance(source, str):
-            target[place] = redact(source, under=key)
+            target[place] = redact(source, under=key) if may_hold(source) else source
         else:
             target[place] = _redacted_number(source, key)
     return holder[0]
@@ -67,6 +70,11 @@ def redact_event(
             shown = redact(written, under=key)
             event[key] = value if shown == written else shown
     return event
+
+
+@lru_cache(maxsize=4096)
+def _key(name: str) -> str:
+    return redact(name)
 
 
 def _redacted_number(value: Any, key: str) -> Any:

@@ -96,9 +96,7 @@ def test_a_step_has_attempts_of_its_own(tmp_path: Path) -> None:
         ({"a": 3}, "assay.steps.a: must be a mapping"),
     ],
 )
-def test_a_steps_wrong_setting_is_named(
-    tmp_path: Path, steps: dict[str, Any], reason: str
-) -> None:
+def test_a_steps_wrong_setting_is_named(tmp_path: Path, steps: dict[str, Any], reason: str) -> None:
     """S4.9: with its key."""
     with pytest.raises(ProcessError) as caught:
         load(tmp_path, steps=steps)
