@@ -20,6 +20,9 @@ from assay_gate.verdict import GateError
 
 MAX_ITERATIONS = 1000
 MOST_ITERATIONS = 100_000
+# A thousand iterations of a few expressions take half a second; a rule takes far less, so a step
+# gets this many times `rule_seconds`.
+TIMES_RULE_SECONDS = 10
 LOOP = "loop_until"
 # Names of the program below; a configuration cannot use names that begin like them.
 PRIVATE = "_assay_"
@@ -59,7 +62,8 @@ class ExpressionProgram:
         limits = config or GateConfig()
         tasks: list[dict[str, str]] = [{"expr": self._source()}, {"name": _AT, "expr": _AT}]
         tasks += [{"name": name, "expr": name} for name in (_DONE, *self.names)]
-        sandbox = _sandbox(limits.rule_seconds, limits.rule_megabytes)
+        seconds = TIMES_RULE_SECONDS * limits.rule_seconds
+        sandbox = _sandbox(seconds, limits.rule_megabytes)
         outcomes = sandbox.evaluate(tasks, record, f"{unit_id}\n{self.step}")
         program, *values = outcomes
         if "error" in program:

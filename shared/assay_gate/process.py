@@ -15,6 +15,7 @@ import jsonschema_rs
 
 from assay_gate.config import GateConfig
 from assay_gate.config_reading import CONFIG
+from assay_gate.process_assignments import Assignment
 from assay_gate.process_coherence import check_input_fields, check_protected, check_result
 from assay_gate.process_config import ProcessConfig, Shadow, parse_config
 from assay_gate.process_definition import Process, Step
@@ -23,7 +24,7 @@ from assay_gate.process_findings import Findings
 from assay_gate.process_folder import Folder, ProcessError, read_folder
 from assay_gate.process_registry import ProcessRegistry, Version
 from assay_gate.process_schema import checked_assignments, read_schema
-from assay_gate.process_steps import Assignment, StepConfig
+from assay_gate.process_steps import StepConfig
 from assay_gate.prompt import PromptError, compile_templates
 from assay_gate.rules.shape import rule_problems
 from assay_gate.verdict import GateError

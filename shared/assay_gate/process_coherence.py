@@ -52,13 +52,11 @@ def check_protected(steps: Sequence[Step], protected: frozenset[str], found: Fin
 def check_result(process: Process, found: Findings) -> None:
     """The empty result must be an answer of the last step; a score must have what is signed."""
     last = [step for step in process.steps if step.kind == "model"][-1]
-    if "empty_result" in process.exhausted.values():
-        if not process.gate(last.name).validates(process.empty_result):
-            found.mistake(
-                CONFIG,
-                "assay.empty_result",
-                f"does not fit the output schema of step {last.name!r}",
-            )
+    empty = "empty_result" in process.exhausted.values()
+    if empty and not process.gate(last.name).validates(process.empty_result):
+        found.mistake(
+            CONFIG, "assay.empty_result", f"does not fit the output schema of step {last.name!r}"
+        )
     if process.result != SCORE_RESULT:
         return
     for names, schema, what in (

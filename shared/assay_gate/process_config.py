@@ -26,11 +26,12 @@ from typing import Any
 
 from assay_gate.config_reading import CONFIG, section, text
 from assay_gate.hints import hint
+from assay_gate.process_assignments import parse_assignments
 from assay_gate.process_attempts import Attempts, parse_attempts, parse_step_attempts
 from assay_gate.process_endings import Endings, parse_endings
 from assay_gate.process_findings import Findings
 from assay_gate.process_folder import ProcessError
-from assay_gate.process_steps import StepConfig, parse_assignments, parse_steps
+from assay_gate.process_steps import StepConfig, parse_steps
 
 SECTIONS = ("pipeline", "prompts", "schemas", "validation", "api", "processing", "assay")
 KEYS = (

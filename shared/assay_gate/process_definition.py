@@ -13,11 +13,11 @@ import jsonschema_rs
 from assay_gate.config import GateConfig
 from assay_gate.config_reading import CONFIG
 from assay_gate.expression_steps import ExpressionProgram
+from assay_gate.process_assignments import Assignment
 from assay_gate.process_attempts import Attempts
 from assay_gate.process_config import Shadow
 from assay_gate.process_endings import Policy
 from assay_gate.process_folder import ProcessError
-from assay_gate.process_steps import Assignment
 from assay_gate.prompt import PromptError, render
 from assay_gate.schema_refs import with_const
 from assay_gate.verdict import Problem, problem

@@ -7,8 +7,8 @@ from typing import Any
 
 import jsonschema_rs
 
+from assay_gate.process_assignments import Assignment
 from assay_gate.process_folder import Folder, ProcessError
-from assay_gate.process_steps import Assignment
 from assay_gate.schema_refs import SchemaRefError, check_refs, with_const
 from assay_gate.wire_merge import WireSchemaError
 from assay_gate.wire_schema import derive_wire_schema

@@ -1,4 +1,4 @@
-"""The steps of a process: the 4-point link rule (SPEC S4.9) and the assigned values (S3.4)."""
+"""The steps of a process and the 4-point link rule (SPEC S4.9)."""
 
 from __future__ import annotations
 
@@ -10,28 +10,13 @@ from assay_gate.config_reading import CONFIG, section, text
 from assay_gate.expression_config import parse_program
 from assay_gate.expression_steps import ExpressionProgram
 from assay_gate.hints import hint
+from assay_gate.process_assignments import Assignment
 from assay_gate.process_findings import Findings
 from assay_gate.process_folder import ProcessError
 
 UNIT_EXPRESSIONS = "processing.expressions"
 _SCOPES = ("chunk", "expression", "run")
 _Points = tuple[tuple[str, Mapping[str, Any]], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Assignment:
-    """A value that is not the model's to choose: `path` is `value` while the condition holds.
-
-    `field` is a boolean input field, `negated` its `not`; without a field it always holds.
-    """
-
-    path: str
-    value: Any
-    field: str | None = None
-    negated: bool = False
-
-    def holds(self, record: Mapping[str, Any]) -> bool:
-        return self.field is None or (record.get(self.field) is True) is not self.negated
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,40 +33,6 @@ class StepConfig:
     context: Mapping[str, Any] = field(default_factory=dict)
     assignments: tuple[Assignment, ...] = ()
     program: ExpressionProgram | None = None
-
-
-def parse_assignments(
-    ours: Mapping[str, Any], found: Findings
-) -> list[tuple[str | None, Assignment]]:
-    """`assay.assign` as (step or None, assignment) pairs."""
-    given = ours.get("assign") or []
-    if not isinstance(given, list):
-        found.mistake(CONFIG, "assay.assign", "must be a list of {path, value, when}")
-        return []
-    parsed = []
-    for number, entry in enumerate(given):
-        with found.caught():
-            parsed.append(_assignment(entry, f"assay.assign[{number}]"))
-    return parsed
-
-
-def _assignment(entry: Any, where: str) -> tuple[str | None, Assignment]:
-    if not isinstance(entry, Mapping) or not {"path", "value"} <= set(entry):
-        raise ProcessError(CONFIG, where, "needs path and value")
-    if unknown := set(entry) - {"path", "value", "when", "step"}:
-        raise ProcessError(CONFIG, f"{where}.{sorted(map(str, unknown))[0]}", "no such key")
-    path = text(entry, "path", f"{where}.") or ""
-    if not path.startswith("$.") or "[" in path:
-        raise ProcessError(CONFIG, f"{where}.path", "must name an object member, as in $.a.b")
-    words = (text(entry, "when", f"{where}.") or "").split()
-    negated = words[:1] == ["not"]
-    names = words[1:] if negated else words
-    if len(names) > 1 or (negated and not names) or not all(n.isidentifier() for n in names):
-        raise ProcessError(
-            CONFIG, f"{where}.when", "must be a boolean input field, or `not` and one"
-        )
-    assignment = Assignment(path, entry["value"], names[0] if names else None, negated)
-    return text(entry, "step", f"{where}."), assignment
 
 
 def parse_steps(
@@ -175,9 +126,7 @@ def _step(
     return _linked(name, entry, where, points, config, found)
 
 
-def _check_order(
-    entry: Mapping[str, Any], where: str, earlier: list[Any], found: Findings
-) -> None:
+def _check_order(entry: Mapping[str, Any], where: str, earlier: list[Any], found: Findings) -> None:
     wanted = entry.get("depends_on")
     for name in wanted if isinstance(wanted, list) else [wanted]:
         if name is not None and name not in earlier:

@@ -29,7 +29,8 @@ class _LenientBytes(bytearray):
 class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
     def _maybe_uncompress(self) -> None:
         super()._maybe_uncompress()
-        self._buffer = _LenientBytes(self._buffer)
+        batch: Any = self
+        batch._buffer = _LenientBytes(batch._buffer)
 
 
 class _Batch:

@@ -16,6 +16,7 @@ from tests.fault.settling import all_ended, quiet
 from tests.fault.workload import publish, submissions
 
 Say = Callable[[str], None]
+MISBEHAVING = ("--fault-rate=0.3", "--hang-rate=0.02")
 _SETTLE_S = 120.0
 
 
@@ -32,7 +33,7 @@ class RunPlan:
     seed: int
     broker: str
     model: str = "simulator"
-    simulator: tuple[str, ...] = ("--fault-rate=0.3", "--hang-rate=0.02")
+    simulator: tuple[str, ...] = MISBEHAVING
     spread_s: float = 0.0
     twice: float = 0.01
     deadline_s: float = 2.0

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.fault.fault_run import RunPlan, RunResult, run
+from tests.fault.fault_run import MISBEHAVING, RunPlan, RunResult, run
 from tests.fault.faults import drawn
 from tests.fault.findings import VIOLATIONS
 from tests.fault.run_20k import table
@@ -36,6 +36,8 @@ def main() -> int:
             seed=seed,
             broker=options.broker,
             model=options.model,
+            # Calls that take a while are in flight when the scorer is killed.
+            simulator=(*MISBEHAVING, "--latency-ms=100", "--jitter-ms=200"),
             spread_s=options.spread,
             twice=0.02,
             schedule=drawn(seed, options.spread, options.faults, broker=options.broker == "kafka"),
@@ -78,10 +80,10 @@ def _options() -> argparse.Namespace:
     add = parser.add_argument
     add("--runs", type=int, default=1)
     add("--seed", type=int, default=1, help="of the first run; each further run adds 1")
-    add("--events", type=int, default=1_000)
+    add("--events", type=int, default=2_000)
     add("--wallets", type=int, default=100)
     add("--faults", type=int, default=8, help="in each run")
-    add("--spread", type=float, default=20.0, help="seconds over which events and faults come")
+    add("--spread", type=float, default=15.0, help="seconds over which events and faults come")
     add("--broker", default="kafka", help="embedded, kafka or HOST:PORT")
     add("--model", default="simulator", help="as `assay up --model`")
     return parser.parse_args()

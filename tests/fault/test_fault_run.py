@@ -11,11 +11,11 @@ from deploy.kafka import jars
 from deploy.kafka.java import ensure_java
 from deploy.owned_process import MissingTool
 from tests.conftest import REQUIRED
-from tests.fault.fault_run import RunPlan, run
+from tests.fault.fault_run import MISBEHAVING, RunPlan, run
 from tests.fault.faults import each_service_once
 
-EVENTS = 160
-SPREAD_S = 4.0
+EVENTS = 400
+FAULTS_S = 4.0
 
 
 def _kafka_or_skip() -> None:
@@ -41,10 +41,12 @@ async def test_every_service_killed_once(broker: str) -> None:
         wallets=40,
         seed=11,
         broker=broker,
-        spread_s=SPREAD_S,
         twice=0.05,
         deadline_s=1.0,
-        schedule=each_service_once(seed=11, within_s=SPREAD_S),
+        patience_s=30.0,
+        # Calls that take a while are in flight when the scorer is killed.
+        simulator=(*MISBEHAVING, "--latency-ms=100", "--jitter-ms=200"),
+        schedule=each_service_once(seed=11, within_s=FAULTS_S),
         environment={"ASSAY_KAFKA__SESSION_TIMEOUT_MS": "6000"},
     )
     result = await run(plan)

@@ -17,7 +17,7 @@ _BRANDS = (
     ("6011", "6011", (16, 19)), ("644", "649", (16, 19)), ("65", "65", (16, 19)),  # Discover
     ("300", "305", (14, 16)), ("3095", "3095", (14,)), ("36", "36", (14,)),
     ("38", "39", (14, 16)),  # Diners Club
-    ("3528", "3589", (16, 19)),  # JCB
+    ("3528", "3589", (16, 19)), ("2131", "2131", (15,)), ("1800", "1800", (15,)),  # JCB
     ("62", "62", (16, 17, 18, 19)), ("81", "81", (16,)),  # UnionPay
     ("60", "60", (16,)), ("508", "508", (16,)), ("82", "82", (16,)),  # RuPay
     ("2200", "2204", (16,)), ("9792", "9792", (16,)),  # Mir, Troy
@@ -96,4 +96,6 @@ def _reads_as_card(run: Run, first: int, last: int) -> bool:
     gaps = run.gaps(first, last)
     if len(gaps) > 1 or not gaps <= {" ", "-", ".", "  "}:
         return named and gaps <= {" ", "-", "  ", " - "}
+    if gaps == {"."}:
+        return len(lengths) > 2 and (named or lengths in _GROUPINGS)
     return named or lengths in _GROUPINGS

@@ -23,8 +23,9 @@ _KEY = re.compile(
     r"""(?:\\*["']([^"'\n]{1,64}?)\\*["']\s*:|(?<![^\W_])([\w.-]{1,48})=)\s*\\*["']?[+(]*$"""
 )
 _AFTER = re.compile(
-    r"\s{0,2}[(\[\-–—,]?\s?(?:is\s)?(?:(?:my|his|her|their|our|the|a)\s)?([^\W\d_]{1,24})"
-    r"(?:\s(?:phone|number|no|line|cell))?(?![^\W_])(?!\.?\s{0,2}(?:no\.?|number)?\s?[:=#+(\d])"
+    r"\s{0,2}[(\[\-–—,]?\s?(?:is\s)?(?:(?:my|his|her|their|our|the|a)\s)?"
+    r"([^\W\d_]{1,24}(?:\s[^\W\d_]{1,24})?)"
+    r"(?![^\W_])(?!\.?\s{0,2}(?:no\.?|number)?\s?[:=#+(\d])"
 )
 _UNIT = re.compile(
     r"\s?(?:%(?![0-9A-Fa-f]{2})|°|(?:wei|gwei|eth|btc|sats?|usd[ct]?|inr|eur|gbp|tokens?|units?|points?|bps|bytes"
@@ -62,11 +63,11 @@ class Context:
         return [word.lower() for word in words[: -_MOST_WORDS - 1 : -1]]
 
     @cached_property
-    def after(self) -> str:
-        """The word that follows and belongs to the number, lower case; empty where none does."""
+    def after(self) -> frozenset[str]:
+        """Two words at most that follow and belong to the number, lower case."""
         window = _MARK.split(self.text[self.end : self.end + _REACH], maxsplit=1)[0]
         match = _AFTER.match(window)
-        return match[1].lower() if match else ""
+        return frozenset(match[1].lower().split()) if match else frozenset()
 
     @cached_property
     def is_amount(self) -> bool:
@@ -90,7 +91,7 @@ class Context:
                 return True
             if word in against:
                 return False
-        return self.after in words
+        return not self.after.isdisjoint(words)
 
     def denies(self, against: frozenset[str] = RECORD_WORDS) -> bool:
         """Whether it is an amount, or one of the three nearest words says something else."""

@@ -24,7 +24,7 @@ from assay_runtime.redaction.span import Span
 # the search skips everything else.
 _DIGITS = re.compile(
     r"""[0-9](?:
-        (?<![0-9A-FXa-fx][0-9])(?<!\.[0-9])(?<=[0-9])
+        (?<![0-9A-FXa-fx][0-9])(?<![0-9]\.[0-9])
         (?![0-9]*\.[0-9]+(?![0-9.]))
         (?!(?<=1)[0-9]{9}(?:[0-9]{3}){0,3}(?![0-9]))
         (?:[ \u00a0\u2007\u2009\u202f().\-/\u2010-\u2015]{0,3}[0-9]){6}
@@ -89,7 +89,7 @@ def may_hold(text: str) -> bool:
         "@" in text
         or _DIGITS.search(text) is not None
         or _COLONS.search(text) is not None
-        or "%40" in text
+        or ("%" in text and ("%40" in text or "%2B" in text or "%2b" in text))
         or _SPELT.search(text) is not None
     )
 

@@ -27,6 +27,7 @@ _RELEASE = re.compile(
 )
 # Below it an address looks like a version and needs a word that says otherwise.
 _SMALL_FIRST, _SMALL = 10, 30
+_WHOLE_V6 = 27
 
 
 def find_ips(text: str) -> Iterator[Span]:
@@ -48,7 +49,9 @@ def _find_v6(text: str) -> Iterator[Span]:
             written = written[:-1]
         address = _parsed_v6(written)
         end = match.start() + len(written)
-        if address is not None and _is_host_v6(address) and not _is_network(text, written, end):
+        if address is None or not (_is_host_v6(address) or _is_whole(written)):
+            continue
+        if not _is_network(text, written, end):
             yield Span(match.start(), end, IP)
 
 
@@ -63,6 +66,11 @@ def _is_host_v6(address: IPv6Address) -> bool:
     """Global unicast, unique local or link local."""
     first = int(address) >> 112
     return first >> 13 == 1 or first >> 9 == 0x7E or first >> 6 == 0x3FA
+
+
+def _is_whole(written: str) -> bool:
+    """Whether all eight groups are there and not just small numbers: a list is none."""
+    return "::" not in written and len(written) >= _WHOLE_V6
 
 
 def _is_host_v4(written: str) -> bool:

@@ -14,8 +14,12 @@ from assay_runtime.redaction.vocabulary import (
     NINO_WORDS,
     PAN_WORDS,
     PHONE_NOUNS,
+    RECORD_WORDS,
     SSN_WORDS,
 )
+
+# An Aadhaar number is an id: `ID proof`.
+_NO_PROOF = RECORD_WORDS - {"id", "ids"}
 
 # The fourth letter says who holds it: P a person, C a company, …
 _PAN = re.compile(
@@ -65,7 +69,7 @@ def find_aadhaar(run: Run, first: int) -> Span | None:
             continue
         if gaps <= {"-", " ", "."} and context.names(AADHAAR_WORDS):
             return Span(start, end, IN_AADHAAR)
-        free = not run.tied_to_word(first) and not context.denies()
+        free = not run.tied_to_word(first) and not context.denies(_NO_PROOF)
         if gaps and gaps <= {"-", " "} and free and not context.names(PHONE_NOUNS):
             return Span(start, end, IN_AADHAAR)
     return None

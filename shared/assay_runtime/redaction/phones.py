@@ -123,8 +123,18 @@ def _national(run: Run, first: int, free: int) -> int | None:
     context = _context(run, first, best)
     if context.is_amount:
         return None
-    named = context.names(PHONE_NOUNS | PHONE_VERBS)
-    return best if named or not context.denies() else None
+    if context.names(PHONE_NOUNS | PHONE_VERBS):
+        return best
+    return None if context.denies() or _is_in_list(run, first, best) else best
+
+
+def _is_in_list(run: Run, first: int, last: int) -> bool:
+    """Whether it may be a few of many numbers with spaces between them."""
+    neighbours = {run.gap(first - 1)} if first else set()
+    if last + 1 < len(run.groups):
+        neighbours.add(run.gap(last))
+    spaced = first < last and run.gaps(first, last) == {" "}
+    return spaced and " " in neighbours and not run.digits(first, last).startswith("0")
 
 
 def _is_shape(run: Run, first: int, last: int) -> bool:
@@ -173,7 +183,7 @@ def _named(run: Run, first: int, free: int, after: int) -> int | None:
     if context.names(PHONE_NOUNS):
         near = any(word in PHONE_NOUNS for word in context.beside)
         return last if likely or near else None
-    if likely and (context.names(PHONE_VERBS) or context.after in PHONE_LINES):
+    if likely and (context.names(PHONE_VERBS) or context.after & PHONE_LINES):
         return last
     if likely and _MY_NUMBER.search(context.before) and not context.denies():
         return last
@@ -194,7 +204,9 @@ def _extent(run: Run, first: int, free: int) -> int | None:
         start, end = run.groups[last]
         if last > first:
             gap = run.gap(last - 1)
-            if gap not in _GAPS or end - start == 1 or total + end - start > _MOST:
+            if gap not in _GAPS or total + end - start > _MOST:
+                break
+            if end - start == 1 and total >= _LOCAL_LEAST:
                 break
             spaced = " " in gap and any("-" in g or g == "." for g in run.gaps(first, last - 1))
             if total >= _LOCAL_LEAST and spaced:

@@ -9,13 +9,8 @@ from dataclasses import dataclass
 _SEPARATOR = r"[ \u00a0\u2007\u2009\u202f().\-/\u2010-\u2015]"
 # Glued to a letter it is part of an identifier, unless the letters are these. The first digit
 # comes first, so that the search skips everything else.
-_LEFT = "|".join(
-    ["(?<![^\\W_][0-9])"]
-    + [
-        f"(?<={word}[0-9])"
-        for word in "phone mobile mob tel whatsapp ssn ph aadhaar aadhar card visa %2B".split()
-    ]
-)
+_GLUED = "phone mobile mob tel whatsapp ssn ph aadhaar aadhar card visa %2B"
+_LEFT = "|".join(["(?<![^\\W_][0-9])", *(f"(?<={word}[0-9])" for word in _GLUED.split())])
 _RUN = re.compile(rf"[0-9](?:{_LEFT})[0-9]*(?:{_SEPARATOR}{{1,3}}[0-9]+)*", re.IGNORECASE)
 _GROUP = re.compile(r"[0-9]+")
 _DASHES = str.maketrans(dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015", "-"))

@@ -33,9 +33,7 @@ def redact_json(value: Any, *, under: str = "") -> Any:
         if isinstance(source, dict):
             made: dict[Any, Any] = {}
             for name, item in source.items():
-                shown = _key(name) if isinstance(name, str) else name
-                if shown != name:
-                    shown = _unused(shown, made)
+                shown = _unused(_key(name), made) if isinstance(name, str) else name
                 made[shown] = None
                 open_.append((made, shown, item, name if isinstance(name, str) else ""))
             target[place] = made

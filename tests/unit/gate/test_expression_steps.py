@@ -90,7 +90,7 @@ def test_a_failure_names_its_expression(
 ) -> None:
     """S4.12: which one and why; what hangs or is greedy is killed and harms nobody else."""
     with pytest.raises(ExpressionError) as caught:
-        program(**settings).run({}, "u", GateConfig(rule_seconds=0.5))
+        program(**settings).run({}, "u", GateConfig(rule_seconds=0.05))
     if kind:
         assert (caught.value.expression, caught.value.kind) == (expression, kind)
     assert program(expressions={"a": "1 + 1"}).run({}, "u") == {"a": 2}

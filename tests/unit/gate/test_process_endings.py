@@ -1,8 +1,9 @@
-"""What follows the last attempt, attempts per step, results (SPEC S1.4, S3.6, S5.3; issue row 2)."""
+"""What follows the last attempt, attempts per step, results (SPEC S1.4, S3.6, S5.3)."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +12,24 @@ import yaml
 
 from assay_gate.process import Process, ProcessError, load_process
 
+REPO = Path(__file__).parents[3]
 SCHEMA = {
     "type": "object",
     "properties": {"tone": {"enum": ["warm", "unknown"]}},
     "required": ["tone"],
 }
+
+
+SCORE = "wallet.score.validated.v1"
+
+
+def load_score(folder: Path, **ours: Any) -> Process:
+    """The shipped wallet_score with other endings."""
+    shutil.copytree(REPO / "schemas" / "processes" / "wallet_score", folder / "score")
+    settings = yaml.safe_load((folder / "score" / "config.yaml").read_text())
+    settings["assay"] |= ours
+    (folder / "score" / "config.yaml").write_text(yaml.safe_dump(settings))
+    return load_process(folder / "score")
 
 
 def load(folder: Path, **ours: Any) -> Process:
@@ -46,7 +60,8 @@ def test_a_policy_that_fits_its_result(
 ) -> None:
     """S3.6: per reason; the other reason keeps the safe default."""
     ours = {"empty_result": {"tone": "unknown"}} if policy == "empty_result" else {}
-    process = load(tmp_path, result=result, exhausted={"answers_rejected": policy}, **ours)
+    loader = load_score if result == SCORE else load
+    process = loader(tmp_path, result=result, exhausted={"answers_rejected": policy}, **ours)
     assert process.exhausted == {"answers_rejected": policy, "provider_unavailable": default}
     assert process.empty_result == ours.get("empty_result")
 
@@ -101,3 +116,16 @@ def test_a_steps_wrong_setting_is_named(tmp_path: Path, steps: dict[str, Any], r
     with pytest.raises(ProcessError) as caught:
         load(tmp_path, steps=steps)
     assert reason in str(caught.value)
+
+
+def test_a_score_needs_what_is_signed(tmp_path: Path) -> None:
+    """S3.9: a process without these fields would break the signer's input, so it never loads."""
+    with pytest.raises(ProcessError, match=r"assay\.result: a score needs 'address'"):
+        load(tmp_path, result=SCORE)
+    schema = REPO / "schemas" / "processes" / "wallet_score" / "output.schema.json"
+    reduced = json.loads(schema.read_text())
+    reduced["required"].remove("reasoning")
+    load_score(tmp_path)
+    (tmp_path / "score" / "output.schema.json").write_text(json.dumps(reduced))
+    with pytest.raises(ProcessError, match=r"'reasoning', which the output schema of step 'score'"):
+        load_process(tmp_path / "score")

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from assay.events import Meta
+from assay_gate.chain import request_meta
 from assay_gate.process import ProcessError, load_process, load_processes, load_registry
 
 
@@ -125,6 +127,25 @@ def test_a_shadow_is_never_the_current_version(tmp_path: Path) -> None:
     assert (current.version, current.shadow) == ("1", None)
     (shadow,) = registry.shadows_for("talk", "any")
     assert registry.by_hash(shadow.hash) is shadow
+    write(tmp_path, "walk", "Walk.", version="1", shadow={"of": "talk", "share": 1})
+    registry = load_registry(tmp_path)
+    assert registry.current("walk") is None
+    assert len(registry.shadows_for("talk", "any")) == 2
+
+
+def test_a_request_to_a_shadow_is_marked(tmp_path: Path) -> None:
+    """Issue row 7: the signer refuses what carries the mark; the current version's has none."""
+    shadowed(tmp_path, 1)
+    registry = load_registry(tmp_path)
+    accepted = Meta(request_id="7b0cbd0e-7a31-5d0e-9f53-5c8e4b1f0a11", tenant_id="t", attempt=3)
+    (shadow,) = registry.shadows_for("talk", "any")
+    current = registry.current("talk")
+    assert current is not None
+    for process, marked in ((shadow, True), (current, False)):
+        meta = request_meta(process, accepted)
+        assert (meta.process_id, meta.process_hash) == (process.id, process.hash)
+        assert (meta.process_version, meta.shadow) == (process.version, marked)
+        assert (meta.unit_id, meta.attempt, meta.step) == (accepted.request_id, 1, None)
 
 
 def test_a_shadow_needs_what_it_follows(tmp_path: Path) -> None:

@@ -106,6 +106,35 @@ async def test_a_stop_that_fails_hides_neither_the_reason_nor_the_others(
     assert there.open_now == 0
 
 
+class ConnectingRunner:
+    """A runner that is connecting when the signal comes."""
+
+    said: list[str] = []
+
+    def __init__(self, service: str, pipeline: Any, kafka: Any, health: Any) -> None:
+        self.name = "p"
+
+    async def start(self) -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            await forever()
+        finally:
+            self.said.append("start is over")
+
+    async def stop(self, drain_s: float) -> None:
+        self.said.append("stopped")
+
+
+async def test_what_still_starts_is_over_before_it_is_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else a consumer would join its group behind the back of its own end."""
+    monkeypatch.setattr(module, "Runner", ConnectingRunner)
+    ConnectingRunner.said = []
+    await run(Service("s", ["p"]), Settings())  # type: ignore[list-item]
+    assert ConnectingRunner.said == ["start is over", "stopped"]
+
+
 def failing(error: BaseException) -> Callable[[], Awaitable[None]]:
     async def work() -> None:
         raise error

@@ -45,12 +45,12 @@ class Recorder:
 
 
 def write(
-    root: Path, folder: str, steps: list[dict[str, Any]], text: str = "Say {{ word }}.",
+    root: Path, folder: str, chain: list[dict[str, Any]], text: str = "Say {{ word }}.",
     fields: tuple[str, ...] = ("word",), **ours: Any,
 ) -> None:  # fmt: skip
-    names = [step["name"] for step in steps if "scope" not in step]
+    names = [step["name"] for step in chain if "scope" not in step]
     settings = {
-        "pipeline": {"steps": steps},
+        "pipeline": {"steps": chain},
         "prompts": {"template_dir": ".", "templates": dict.fromkeys(names, "a.jinja2")},
         "schemas": {"files": dict.fromkeys(names)},
         "validation": {name: {} for name in names},
@@ -166,7 +166,7 @@ async def test_expressions_before_the_question_are_computed(
 async def test_a_later_step_takes_the_accumulated_input(tmp_path: Path) -> None:
     """S4.12: fields of earlier steps pass the input schema; its own settings bind the call."""
     own = {"b": {"temperatures": [0.9, 0.8], "max_tokens": 9}}
-    write(tmp_path, "talk", DRAWN, "Say {{ n }}.", fields=("limit",), ours={"steps": own})
+    write(tmp_path, "talk", DRAWN, "Say {{ n }}.", fields=("limit",), steps=own)
     scorer, provider = handler(load_registry(tmp_path))
     await scorer.answer(request({"limit": 3, "n": 2, "found": 1}, step="b", attempt=2))
     (call,) = provider.calls
