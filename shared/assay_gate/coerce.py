@@ -34,6 +34,10 @@ ReadText = Callable[[str], Any]
 _APPLICATORS = frozenset(("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if"))
 
 
+_MOST_QUOTINGS = 3
+"""How often JSON may be written as a string within a string."""
+
+
 class Refused(ValueError):
     """A value that no repair may decide: two readings fit and differ, or digits are lost."""
 
@@ -146,8 +150,12 @@ class Coercion:
     def _container(self, text: str, wanted: type, opener: str) -> Any:
         if opener not in text:
             return NOTHING
+        value: Any = text
         try:
-            value = self._read_text(text)
+            for _ in range(_MOST_QUOTINGS):
+                value = self._read_text(value)
+                if not isinstance(value, str):
+                    break
         except Unreadable:
             return NOTHING
         return value if isinstance(value, wanted) else NOTHING

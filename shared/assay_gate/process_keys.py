@@ -86,16 +86,20 @@ def _mappings(config: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any
             node = node.get(part) if isinstance(node, Mapping) else None
         if isinstance(node, Mapping):
             yield where, node
-            for number, step in enumerate(node.get("steps") or () if where == "pipeline" else ()):
-                if isinstance(step, Mapping):
-                    yield f"pipeline.steps[{number}]", step
+    for number, step in enumerate(_steps(config)):
+        if isinstance(step, Mapping):
+            yield f"pipeline.steps[{number}]", step
+
+
+def _steps(config: Mapping[str, Any]) -> list[Any]:
+    pipeline = config.get("pipeline")
+    steps = pipeline.get("steps") if isinstance(pipeline, Mapping) else None
+    return steps if isinstance(steps, list) else []
 
 
 def _check_orphans(config: Mapping[str, Any], found: Findings) -> None:
     """Templates, schemas and rules of steps that do not exist."""
-    pipeline = config.get("pipeline")
-    steps = pipeline.get("steps") if isinstance(pipeline, Mapping) else None
-    names = [step.get("name") for step in steps or () if isinstance(step, Mapping)]
+    names = [step.get("name") for step in _steps(config) if isinstance(step, Mapping)]
     for outer, inner in (("prompts", "templates"), ("schemas", "files"), ("validation", "")):
         node = config.get(outer)
         node = node.get(inner) if inner and isinstance(node, Mapping) else node

@@ -40,14 +40,16 @@ def parse_steps(
 ) -> tuple[StepConfig, ...]:
     """The steps under the 4-point link rule (S4.9); expression steps need their entry only."""
     steps = _unit_expressions(config, found)
-    entries: Any = []
+    entries: list[Any] = []
     with found.caught():
-        entries = section(config, "pipeline").get("steps")
-        if not isinstance(entries, list) or not entries:
+        given = section(config, "pipeline").get("steps")
+        if isinstance(given, list) and given:
+            entries = given
+        else:
             raise ProcessError(CONFIG, "pipeline.steps", "must be a list of at least one step")
     points = _points(config, entries, found)
     named: list[Any] = []
-    for number, entry in enumerate(entries or ()):
+    for number, entry in enumerate(entries):
         where = f"pipeline.steps[{number}]"
         with found.caught():
             if step := _step(entry, where, steps, points, config, found):
@@ -79,11 +81,11 @@ def _unit_expressions(config: Mapping[str, Any], found: Findings) -> list[StepCo
     return [StepConfig(UNIT_EXPRESSIONS, "expression", entry, program=program)]
 
 
-def _points(config: Mapping[str, Any], entries: Any, found: Findings) -> _Points:
+def _points(config: Mapping[str, Any], entries: list[Any], found: Findings) -> _Points:
     """The other three points of the link rule; a section that is missing is one mistake."""
     asks = any(
         isinstance(entry, Mapping) and entry.get("scope") in (None, "chunk")
-        for entry in entries or ()
+        for entry in entries
     )
     points: list[tuple[str, Mapping[str, Any]]] = []
     for outer, inner in (("prompts", "templates"), ("schemas", "files"), ("validation", "")):

@@ -12,12 +12,14 @@ from typing import Any
 
 from assay_gate.config import GateConfig
 from assay_gate.strings import QuotedReader, bare_key_end, member_starts
-from assay_gate.tokens import OPENING_QUOTES, Unreadable, read_atom, skip_blank
+from assay_gate.tokens import OPENING_QUOTES, Unreadable, leaves_out, read_atom, skip_blank
 from assay_gate.values import child_path, same
 from assay_gate.verdict import Repair, repair
 
 _MOST_REPAIRS = 200
 _CLOSERS = frozenset("}])")
+_TOKENS = frozenset("{}[],:\"'0123456789-tfn")
+"""Characters no blank or comment begins with, so that nothing has to be skipped."""
 _LITERAL_KEYS = frozenset(("true", "false", "null", "none"))
 
 
@@ -213,15 +215,24 @@ class _Container:
         return False
 
     def _peek(self) -> str:
-        position, commented = skip_blank(self.text, self.position)
+        text, position = self.text, self.position
+        if text[position : position + 1] == " ":
+            position += 1
+        char = text[position : position + 1]
+        if char in _TOKENS:
+            self.position = position
+            return char
+        position, commented = skip_blank(text, position)
         if commented:
-            self._repair("comment", self.text[self.position : position].strip(), "")
+            comment = text[self.position : position].strip()
+            if leaves_out(comment):
+                self.values += 1  # a remark, so this is no template of placeholders
+                raise Unreadable("elision", f"{comment[:40]!r}: write everything", self.position)
+            self._repair("comment", comment, "")
         self.position = position
-        if position >= len(self.text):
-            raise Unreadable(
-                "cut_off", "the answer ends before its JSON is complete", len(self.text)
-            )
-        return self.text[position]
+        if position >= len(text):
+            raise Unreadable("cut_off", "the answer ends before its JSON is complete", len(text))
+        return text[position]
 
     def _unexpected(self, wanted: str) -> Unreadable:
         found = self.text[self.position : self.position + 20]

@@ -8,6 +8,7 @@ text echoed behind an answer can never hide it.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from assay_gate.config import GateConfig
@@ -24,6 +25,8 @@ _THINKING = frozenset(
 )  # fmt: skip
 _LONGEST_TAG = 64
 _MOST_STRICT_TRIES = 32
+_FAILED_TRY = 40
+"""What a bracket that opens no JSON costs, in characters read."""
 
 
 def find_candidates(text: str, config: GateConfig, strict: StrictReader) -> list[Candidate]:
@@ -33,8 +36,22 @@ def find_candidates(text: str, config: GateConfig, strict: StrictReader) -> list
     """
     if len(text) > config.max_repair_characters:
         raise Unreadable("too_long", "the answer is too long to be repaired", 0)
-    found = _Scan(text, config, strict).run()
+    quoted = without_quote_marks(text)
+    found = _Scan(quoted, config, strict).run()
+    if quoted is not text:
+        mark = repair("$", "quote marks", text, quoted)
+        found = [replace(candidate, repairs=[mark, *candidate.repairs]) for candidate in found]
     return found or [read_scalar(text, strict)]
+
+
+def without_quote_marks(text: str) -> str:
+    """The text without Markdown's `>`, if each of its lines begins with one."""
+    if not text.lstrip().startswith(">"):
+        return text
+    lines = [line.strip() for line in text.strip().split("\n")]
+    if not all(line.startswith(">") for line in lines):
+        return text
+    return "\n".join(line[1:] for line in lines)
 
 
 class _Scan:
@@ -55,6 +72,9 @@ class _Scan:
         while (start := self._opener(position)) >= 0:
             char = self.text[start]
             if char != "{":
+                if self.text.startswith("[CDATA[", start):
+                    position = start + 7
+                    continue
                 after = self._past_thinking(start)
                 if after is not None or char == "<":
                     position = after or start + 1
@@ -113,7 +133,7 @@ class _Scan:
                 return self._past_template(start, fault)
             if not fault.prose:
                 raise
-            self.wasted += fault.offset - start
+            self.wasted += fault.offset - start + _FAILED_TRY
             if self.wasted > 2 * len(text) + 10_000:
                 raise Unreadable("too_long", "too many brackets that hold no JSON", start) from None
             return start + 1

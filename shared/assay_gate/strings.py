@@ -17,6 +17,7 @@ _ESCAPES = {
 }  # fmt: skip
 _LONGEST_KEY = 200
 _VALUE_STARTS = frozenset("\"'“‘„`{[-+.0123456789")
+_PUNCTUATION = frozenset(",:]}")
 _MOST_INNER_QUOTES = 200
 _UNESCAPED = 'a string holds quotes that are not escaped; write \\" inside strings'
 
@@ -41,25 +42,29 @@ class QuotedReader:
         closing = OPENING_QUOTES[opening]
         kinds = [] if opening == '"' else ["quotes"]
         parts: list[str] = []
-        inner = _InnerQuotes(text, start + 1, closing)
+        inner: _InnerQuotes | None = None
+        escaped = False
         position = start + 1
         while True:
             stop = self._find(closing + "\\", position)
             parts.append(text[position:stop])
             if text[stop] == "\\":
-                char, position, kind = self._escape(stop)
+                char, position, kind = self._escape(stop, key=key)
                 parts.append(char)
-                inner.escaped = inner.escaped or char == opening
+                escaped = escaped or char == opening
                 if kind and kind not in kinds:
                     kinds.append(kind)
             elif key or self._closes(stop, inner, in_object):
                 break
             else:
+                inner = inner or _InnerQuotes(text, start + 1)
                 inner.add(stop)
                 parts.append(text[stop])
                 position = stop + 1
         content = "".join(parts)
-        if inner.count:
+        if inner:
+            if escaped:
+                raise Unreadable("quotes", "some quotes in a string are escaped, some not", stop)
             inner.check_whole(stop)
             kinds.append("inner quotes")
         raw = text[start + 1 : stop]
@@ -81,7 +86,7 @@ class QuotedReader:
             raise Unreadable("cut_off", "the text ends inside a string", len(self.text))
         return best
 
-    def _escape(self, position: int) -> tuple[str, int, str | None]:
+    def _escape(self, position: int, *, key: bool = False) -> tuple[str, int, str | None]:
         text = self.text
         mark = text[position + 1 : position + 2]
         if mark in _ESCAPES and mark:
@@ -94,6 +99,8 @@ class QuotedReader:
                     code = 0x10000 + ((code - 0xD800) << 10) + low - 0xDC00
                     return chr(code), position + 12, None
             return chr(code), position + 6, None
+        if mark == "_" and key:  # Markdown escapes the underscores of names
+            return "_", position + 2, "escape"
         if mark == "x":
             return chr(self._hex(position + 2, 2)), position + 4, "escape"
         if not mark:
@@ -132,11 +139,14 @@ class QuotedReader:
             raise Unreadable("surrogate", "half of a surrogate pair is no character", start)
         return content, stop + 3, ["quotes"]
 
-    def _closes(self, stop: int, inner: _InnerQuotes, in_object: bool) -> bool:
+    def _closes(self, stop: int, inner: _InnerQuotes | None, in_object: bool) -> bool:
         """Whether the quote at `stop` ends the string; raises Unreadable if that is open."""
         text = self.text
-        position, _ = skip_blank(text, stop + 1)
+        position = stop + 1
         char = text[position : position + 1]
+        if char not in _PUNCTUATION:
+            position, _ = skip_blank(text, position)
+            char = text[position : position + 1]
         if not char:
             raise Unreadable("cut_off", "the text ends before the JSON does", len(text))
         if char == ":":
@@ -145,17 +155,17 @@ class QuotedReader:
             goes_on = (
                 member_starts(text, position)
                 if in_object
-                else not inner.count and position > stop + 1
+                else not inner and position > stop + 1
             )
         elif char == ",":
             goes_on = _comma_goes_on(text, skip_blank(text, position + 1)[0], in_object)
         else:
             goes_on = char == ("}" if in_object else "]")
-            if goes_on and inner.open:
+            if goes_on and inner and inner.open:
                 goes_on = False
-        if goes_on and inner.open:
+        if goes_on and inner and inner.open:
             raise Unreadable("quotes", _UNESCAPED, stop)
-        if goes_on and inner.count and not in_object and char == "," and not inner.paired:
+        if goes_on and inner and not in_object and char == "," and not inner.paired:
             raise Unreadable("quotes", _UNESCAPED, stop)
         return goes_on
 
@@ -163,14 +173,12 @@ class QuotedReader:
 class _InnerQuotes:
     """The unescaped quotes of one string so far, and whether they read as pairs around words."""
 
-    def __init__(self, text: str, start: int, closing: str) -> None:
+    def __init__(self, text: str, start: int) -> None:
         self.text = text
         self.start = start
-        self.closing = closing
         self.count = 0
         self.open = False
         self.paired = True
-        self.escaped = False
         self._first = self._last = -1
 
     def add(self, position: int) -> None:
@@ -195,10 +203,7 @@ class _InnerQuotes:
         self._last = position
 
     def check_whole(self, stop: int) -> None:
-        """Refuses what has two readings: a string quoted twice, as CSV doubles quotes, and one
-        that escapes some of its quotes, so that the others may be meant to close it."""
-        if self.escaped:
-            raise Unreadable("quotes", "some quotes in a string are escaped and some not", stop)
+        """Refuses a string that is quoted twice, as CSV doubles quotes."""
         if self._first == self.start and self._last == stop - 1:
             raise Unreadable("quotes", "doubled quotes; write the string once quoted", stop)
 

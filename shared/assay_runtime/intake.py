@@ -33,9 +33,7 @@ log = structlog.get_logger()
 
 Drain = Callable[[float], Awaitable[None]]
 
-_RETRY_S = 0.5
-_LEAVE_S = 5.0
-_PROBE_S = 5.0
+_RETRY_S, _LEAVE_S, _PROBE_S = 0.5, 5.0, 5.0
 
 
 class Intake(ConsumerRebalanceListener):  # type: ignore[misc]

@@ -93,7 +93,7 @@ def _reads_as_card(run: Run, first: int, last: int) -> bool:
     named = context.names(CARD_WORDS, CHAIN_WORDS)
     if first == last:
         return named or (lengths[0] in _PLAIN and not context.denies(CHAIN_WORDS))
-    gaps = run.gaps(first, last)
+    gaps = run.inner_gaps(first, last)
     if len(gaps) > 1 or not gaps <= {" ", "-", ".", "  "}:
         return named and gaps <= {" ", "-", "  ", " - "}
     if gaps == {"."}:

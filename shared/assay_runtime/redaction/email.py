@@ -14,6 +14,7 @@ _QUOTED = re.compile(r"(?<![\w\\])\"[\w .+'-]{1,62}\"$")
 _LABEL = r"[^\W_](?:[\w-]{0,61}[^\W_])?"
 _DOMAIN = re.compile(rf"{_LABEL}(?:\.{_LABEL}){{1,8}}")
 _TOP = re.compile(r"[^\W\d_]{2,24}|xn--[0-9a-z-]{1,59}", re.IGNORECASE)
+_TIED = re.compile(r"[^\W\d_]{2,24}(?=[-_])")  # "a@b.com-old" ends before "-old"
 _ENCODED = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _VERSION = re.compile(r"v?[0-9]+(?:\.[0-9]+)+", re.IGNORECASE)
 _IMAGE = re.compile(r"[0-9]x\.(?:png|jpe?g|webp|gif|svg)", re.IGNORECASE)
@@ -71,7 +72,9 @@ def _domain_end(text: str, start: int) -> int | None:
     labels = match[0].split(".")
     # The longest part that ends in a top-level domain: "a@b.example.2" ends before ".2".
     while len(labels) > 1 and not _TOP.fullmatch(labels[-1]):
-        labels.pop()
+        cut = _TIED.match(labels.pop())
+        if cut:
+            labels.append(cut[0])
     return start + len(".".join(labels)) if len(labels) > 1 else None
 
 

@@ -85,8 +85,10 @@ def _reads_as_v4(text: str, start: int, end: int) -> bool:
     written = text[start:end]
     if _is_network(text, written, end) or _RELEASE.match(text, end):
         return False
+    if _PORT.match(text, end):
+        return True
     ahead = text[max(0, start - 3) : start]
-    if ahead.endswith("/") and ahead[-2:-1].isalpha() and not _PORT.match(text, end):
+    if ahead.endswith("/") and ahead[-2:-1].isalpha():
         return False  # User-Agent products: Chrome/120.0.0.1
     context = Context(text, start, end)
     key_value = re.search(r"[\w\"']\s?=$", text[max(0, start - 4) : start]) is not None
@@ -94,6 +96,8 @@ def _reads_as_v4(text: str, start: int, end: int) -> bool:
         return False
     if context.names(IP_WORDS, VERSION_WORDS):
         return True
+    if not context.after.isdisjoint(VERSION_WORDS):
+        return False
     parts = [int(part) for part in written.split(".")]
     small = parts[0] < _SMALL_FIRST and max(parts) < _SMALL
     return not small and not any(word in VERSION_WORDS for word in context.words[:3])

@@ -43,7 +43,7 @@ def find_social_security(run: Run, first: int) -> Span | None:
             continue
         digits = run.digits(first, last)
         start, end = run.groups[first][0], run.groups[last][1]
-        gaps = run.gaps(first, last)
+        gaps = run.inner_gaps(first, last)
         if not _issued(digits) or len(gaps) > 1 or run.tied_to_digits(first, last):
             continue
         context = Context(run.text, start, end)
@@ -61,7 +61,7 @@ def find_aadhaar(run: Run, first: int) -> Span | None:
             continue
         digits = run.digits(first, last)
         start, end = run.groups[first][0], run.groups[last][1]
-        gaps = run.gaps(first, last)
+        gaps = run.inner_gaps(first, last)
         if digits[0] in "01" or not verhoeff(digits) or len(gaps) > 1:
             continue
         context = Context(run.text, start, end)

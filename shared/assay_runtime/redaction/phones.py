@@ -11,7 +11,7 @@ import re
 from assay_runtime.redaction.cues import Context
 from assay_runtime.redaction.runs import Run
 from assay_runtime.redaction.shields import mark_of
-from assay_runtime.redaction.span import PHONE, Span
+from assay_runtime.redaction.span import EMAIL, PHONE, Span
 from assay_runtime.redaction.vocabulary import PHONE_LINES, PHONE_NOUNS, PHONE_VERBS
 
 # Shortest and longest national number in use, and the calling codes that have them. From the
@@ -46,15 +46,21 @@ _BY_CODE = {code: bounds for bounds, codes in _LENGTHS.items() for code in codes
 _LOCAL_LEAST, _MOST = 7, 15
 _FULL = 10
 _MOST_GROUPS = 7
+# Deep inside a run no word is beside a number.
+_NEAR_EDGE = 3
 _GAPS = frozenset(["", " ", "-", ".", "/", ")", "(", "  ", ") ", " (", ")-", "-(", " - ", ") (",
                    ")(", ").", " -", "- "])  # fmt: skip
 _DATE = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])")
 _NORTH_AMERICAN = re.compile(r"1?[2-9](?!11)[0-9]{2}[2-9](?!11)[0-9]{6}")
 _MOBILE_IN = re.compile(r"(?:91|0)?[6-9][0-9]{9}")
 _MOBILE_GB = re.compile(r"07[1-9][0-9]{8}")
+_TRUNK = re.compile(r"0[1-9][0-9]{7,10}")
+_UNIX_TIME = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
+_NUMBER_WORDS = frozenset(["number", "no", "num", "nr", "n"])
 _MOBILE_CN = re.compile(r"1[3-9][0-9]{9}")
 _JOINED = re.compile(r"[\s,;/|&\"'\\()]{0,6}(?:or|and|und|et|y|o|ou)?[\s\"'(+]{0,4}")
 _MOST_JOINED = 14
+_PHONE_MARK, _EMAIL_MARK = mark_of(PHONE), mark_of(EMAIL)
 _MY_NUMBER = re.compile(
     r"\b(?:my|his|her|their|our|your)\s(?:\w{1,24}\s)?(?:number|no\.?|digits)\b", re.IGNORECASE
 )
@@ -96,7 +102,7 @@ def _international(run: Run, first: int, free: int) -> int | None:
         lone = end - start == 1 and size > least
         if least <= size <= most and not lone and not run.tied_to_digits(first, last):
             best = last
-        if size >= most or run.gap(last) not in _GAPS:
+        if size >= most or run.gaps[last] not in _GAPS:
             break
     if best is None:
         return None
@@ -114,7 +120,7 @@ def _national(run: Run, first: int, free: int) -> int | None:
         return None
     best = None
     for last in range(first, min(first + _MOST_GROUPS, free)):
-        if last > first and run.gap(last - 1) not in _GAPS:
+        if last > first and run.gaps[last - 1] not in _GAPS:
             break
         if _is_shape(run, first, last) and not run.tied_to_digits(first, last):
             best = last
@@ -130,10 +136,10 @@ def _national(run: Run, first: int, free: int) -> int | None:
 
 def _is_in_list(run: Run, first: int, last: int) -> bool:
     """Whether it may be a few of many numbers with spaces between them."""
-    neighbours = {run.gap(first - 1)} if first else set()
+    neighbours = {run.gaps[first - 1]} if first else set()
     if last + 1 < len(run.groups):
-        neighbours.add(run.gap(last))
-    spaced = first < last and run.gaps(first, last) == {" "}
+        neighbours.add(run.gaps[last])
+    spaced = first < last and run.inner_gaps(first, last) == {" "}
     return spaced and " " in neighbours and not run.digits(first, last).startswith("0")
 
 
@@ -171,15 +177,22 @@ def _named(run: Run, first: int, free: int, after: int) -> int | None:
     last = _extent(run, first, free)
     if last is None or run.tied_to_digits(first, last):
         return None
+    inside = _NEAR_EDGE < first and last + 1 < len(run.groups)
     digits = run.digits(first, last)
+    listed = _is_listed(run.text, after, _start(run, first, last), digits)
+    if inside and not listed:
+        return None
     if len(digits) < _LOCAL_LEAST or _DATE.fullmatch(digits):
         return None
     context = _context(run, first, last)
     if context.is_amount:
         return None
     likely = _is_likely(digits, run.lengths(first, last))
-    if _is_listed(run.text, after, context.start):
+    if listed:
         return last if likely else None
+    if first == last and _UNIX_TIME.fullmatch(digits):
+        named = [word for word in context.beside if word not in _NUMBER_WORDS]
+        return last if named and named[0] in PHONE_NOUNS else None
     if context.names(PHONE_NOUNS):
         near = any(word in PHONE_NOUNS for word in context.beside)
         return last if likely or near else None
@@ -190,10 +203,16 @@ def _named(run: Run, first: int, free: int, after: int) -> int | None:
     return None
 
 
-def _is_listed(text: str, after: int, start: int) -> bool:
-    """Whether only a comma, an `or` or their like stands behind another telephone number."""
-    after = max(after, text.rfind(mark_of(PHONE), max(0, start - _MOST_JOINED - 1), start) + 1)
-    return after > 0 and _JOINED.fullmatch(text, after, start) is not None
+def _is_listed(text: str, after: int, start: int, digits: str) -> bool:
+    """Whether a comma, an `or` or their like joins it to another telephone number or an e-mail
+    address; `after` is where the last telephone number ended."""
+    least = max(0, start - _MOST_JOINED - 1)
+    after = max(after, text.rfind(_PHONE_MARK, least, start) + 1)
+    if after > 0 and _JOINED.fullmatch(text, after, start):
+        return True
+    after = text.rfind(_EMAIL_MARK, least, start) + 1
+    joint = text[after:start].strip() if after > 0 else ""
+    return bool(joint and _is_complete(digits) and _JOINED.fullmatch(text, after, start))
 
 
 def _extent(run: Run, first: int, free: int) -> int | None:
@@ -203,12 +222,14 @@ def _extent(run: Run, first: int, free: int) -> int | None:
     for last in range(first, min(first + _MOST_GROUPS, free)):
         start, end = run.groups[last]
         if last > first:
-            gap = run.gap(last - 1)
+            gap = run.gaps[last - 1]
             if gap not in _GAPS or total + end - start > _MOST:
                 break
             if end - start == 1 and total >= _LOCAL_LEAST:
                 break
-            spaced = " " in gap and any("-" in g or g == "." for g in run.gaps(first, last - 1))
+            spaced = " " in gap and any(
+                "-" in g or g == "." for g in run.inner_gaps(first, last - 1)
+            )
             if total >= _LOCAL_LEAST and spaced:
                 break
             if total >= _FULL and (end - start > 4 or total + end - start > 13):
@@ -229,6 +250,12 @@ def _is_likely(digits: str, lengths: tuple[int, ...]) -> bool:
     return len(lengths) > 1 and len(digits) <= 13 and all(size <= 5 for size in lengths)
 
 
+def _is_complete(digits: str) -> bool:
+    return any(
+        shape.fullmatch(digits) for shape in (_NORTH_AMERICAN, _MOBILE_IN, _MOBILE_CN, _TRUNK)
+    )
+
+
 def _context(run: Run, first: int, last: int) -> Context:
     return Context(run.text, _start(run, first, last), run.groups[last][1])
 
@@ -245,7 +272,7 @@ def _plus(run: Run, first: int) -> str:
 
 def _bracketed(run: Run, first: int) -> bool:
     start = run.groups[first][0]
-    return run.text[start - 1 : start] == "(" and ")" in run.gap(first)
+    return run.text[start - 1 : start] == "(" and ")" in run.gaps[first]
 
 
 def _start(run: Run, first: int, last: int) -> int:

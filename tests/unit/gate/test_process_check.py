@@ -406,3 +406,48 @@ def test_the_shipped_processes_are_clean() -> None:
     results = check_processes(REPO / "schemas" / "processes")
     assert len(results) >= 4
     assert [finding for result in results for finding in result.findings] == []
+
+
+def places(node: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a configuration, the whole of it aside."""
+    members = node.items() if isinstance(node, dict) else enumerate(node)
+    found = []
+    for name, value in members:
+        found.append((*path, name))
+        if isinstance(value, dict | list):
+            found += places(value, (*path, name))
+    return found
+
+
+FULL: dict[str, Any] = {
+    **SETTINGS,
+    "processing": {
+        "items": {"source": "items.yaml", "key": "games"}, "expressions": {"e": "1"},
+        "positions": [{"name": "p", "source_key": "games"}], "validation_retry": {},
+    },
+    "prompts": SETTINGS["prompts"] | {"global_context": {"x": 1}, "template_dir": "templates"},
+    "assay": {
+        "id": "game", "version": "1", "input_schema": "in.json", "key": "n", "temperatures": [0.1],
+        "steps": {"play": {"max_tokens": 3}}, "exhausted": {"answers_rejected": "empty_result"},
+        "empty_result": {}, "gate": {"max_depth": 9}, "shadow": {"of": "x", "share": 0.5},
+        "assign": [{"path": "$.move", "value": "e4", "when": "n", "step": "play"}],
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("wrong", [None, 1, "x", [], {1: [None]}])
+def test_no_configuration_breaks_the_check(tmp_path: Path, wrong: Any) -> None:
+    """S4.9: whatever stands in any place, there are findings and no traceback."""
+    for number, path in enumerate(places(FULL)):
+        settings = copy.deepcopy(FULL)
+        node: Any = settings
+        for name in path[:-1]:
+            node = node[name]
+        node[path[-1]] = wrong
+
+        def change(base: dict[str, Any], changed: dict[str, Any] = settings) -> None:
+            base.clear()
+            base.update(changed)
+
+        result = check(tmp_path / str(number), change, **{"in.json": '{"required": ["n"]}'})
+        assert isinstance(result.mistakes, list)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from typer.testing import CliRunner, Result
 
+from assay.batch.bus_kafka import REQUESTED, BatchBus, TopicPartition
 from assay.batch.cli import app
 from assay.batch.folder import ResultFolder
-from tests.unit.sdk.batch_stage import BatchStage, lines_of
+from assay.envelope import emit
+from tests.unit.sdk.batch_stage import BatchStage, accepted, lines_of
 
 PROCESS = "unit_tests"
 
@@ -210,8 +214,8 @@ def test_outcomes_that_came_while_it_was_down(folder: Folder, stage: BatchStage)
     finally:
         running.kill()
         running.wait()
-    from tests.unit.sdk.batch_stage import accepted
-
+    code, summary, _ = folder.run("--timeout", "1")
+    assert (code, summary["asked"], summary["open"]) == (1, 0, 1), "asked again, not waited for"
     (asked,) = [request for request in stage.asked if request.meta.unit_id == "a"]
     meta = asked.meta.model_copy(update={"step": "draft"})
     publish(folder, accepted(meta, asked.input, {"answer": 1}))
@@ -222,12 +226,6 @@ def test_outcomes_that_came_while_it_was_down(folder: Folder, stage: BatchStage)
 
 
 def publish(folder: Folder, event: Any) -> None:
-    import asyncio
-
-    from aiokafka import AIOKafkaProducer
-
-    from assay.envelope import emit
-
     async def go() -> None:
         bootstrap = folder.arguments()[folder.arguments().index("--bootstrap") + 1]
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap)
@@ -321,3 +319,25 @@ def test_ctrl_c_says_where_it_stands(folder: Folder, stage: BatchStage) -> None:
     output, _ = running.communicate(timeout=30)
     assert running.returncode == 130
     assert json.loads(output)["open"] == 1
+
+
+@pytest.mark.parametrize(
+    ("saved", "start"),
+    [
+        (None, 90),
+        ({"cluster": "here", "positions": {REQUESTED: {"0": 50}}}, 50),
+        ({"cluster": "here", "positions": {REQUESTED: {"0": 5}}}, 10),
+        ({"cluster": "here", "positions": {REQUESTED: {"0": 91}}}, 10),
+        ({"cluster": "here", "positions": {}}, 10),
+        ({"cluster": "elsewhere", "positions": {REQUESTED: {"0": 50}}}, 10),
+    ],
+)
+async def test_where_reading_begins(saved: Any, start: int) -> None:
+    """A position means something on its own cluster and inside its log only; an embedded broker
+    is another cluster at each start."""
+    bus = BatchBus("127.0.0.1:1", saved, 1)
+    bus.cluster = "here"
+    try:
+        assert bus._start(TopicPartition(REQUESTED, 0), 10, 90) == start
+    finally:
+        await bus.__aexit__()
