@@ -5,9 +5,12 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 T ?= tests
 PYTEST_ARGS ?=
+RUNS ?= 3
+SEED ?= 1
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit lint reformat bench bench-gate fuzz schemas release lock kafka-up kafka-down clean
+.PHONY: help setup demo test test-unit lint reformat bench bench-gate fault fault-20k fuzz schemas release \
+	lock kafka-up kafka-down clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +54,12 @@ bench: setup ## Measure scores per second on both brokers; table and build/bench
 
 bench-gate: setup ## Measure the gate beside json.loads + jsonschema; build/bench-gate.json
 	@$(BIN)/python tests/bench/gate_bench.py
+
+fault: setup ## Random faults on a real Kafka, every run checked (RUNS=n SEED=s)
+	@$(BIN)/python -m tests.fault.run_faults --runs $(RUNS) --seed $(SEED)
+
+fault-20k: setup ## 20,000 wallet events against a misbehaving model, then the checker
+	@$(BIN)/python -m tests.fault.run_20k
 
 fuzz: setup ## Fuzz the gate for hours (FUZZ_SECONDS, default 4 hours)
 	@$(BIN)/python -m tests.fuzz.gate_fuzz --seconds $(or $(FUZZ_SECONDS),14400)

@@ -84,8 +84,7 @@ def _unit_expressions(config: Mapping[str, Any], found: Findings) -> list[StepCo
 def _points(config: Mapping[str, Any], entries: list[Any], found: Findings) -> _Points:
     """The other three points of the link rule; a section that is missing is one mistake."""
     asks = any(
-        isinstance(entry, Mapping) and entry.get("scope") in (None, "chunk")
-        for entry in entries
+        isinstance(entry, Mapping) and entry.get("scope") in (None, "chunk") for entry in entries
     )
     points: list[tuple[str, Mapping[str, Any]]] = []
     for outer, inner in (("prompts", "templates"), ("schemas", "files"), ("validation", "")):

@@ -183,7 +183,6 @@ class BatchRun:
         self._advanced(self._plan.total - len(self._open))
         now = time.monotonic()
         if save or now - self._last_save > _SAVE_S:
-            if not self._stepless:
-                self._bus.release()
+            self._bus.release()
             self._folder.save(POSITIONS, self._bus.to_save())
             self._last_save = now

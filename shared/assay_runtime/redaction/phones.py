@@ -55,8 +55,7 @@ _NORTH_AMERICAN = re.compile(r"1?[2-9](?!11)[0-9]{2}[2-9](?!11)[0-9]{6}")
 _MOBILE_IN = re.compile(r"(?:91|0)?[6-9][0-9]{9}")
 _MOBILE_GB = re.compile(r"07[1-9][0-9]{8}")
 _TRUNK = re.compile(r"0[1-9][0-9]{7,10}")
-_UNIX_TIME = re.compile(r"1[0-9]{9}(?:[0-9]{3})?")
-_NUMBER_WORDS = frozenset(["number", "no", "num", "nr", "n"])
+_UNIX_TIME = re.compile(r"1[4-9][0-9]{8}(?:[0-9]{3})?")  # seconds or milliseconds, 2014 to 2033
 _MOBILE_CN = re.compile(r"1[3-9][0-9]{9}")
 _JOINED = re.compile(r"[\s,;/|&\"'\\()]{0,6}(?:or|and|und|et|y|o|ou)?[\s\"'(+]{0,4}")
 _MOST_JOINED = 14
@@ -177,12 +176,13 @@ def _named(run: Run, first: int, free: int, after: int) -> int | None:
     last = _extent(run, first, free)
     if last is None or run.tied_to_digits(first, last):
         return None
-    inside = _NEAR_EDGE < first and last + 1 < len(run.groups)
+    inside = first > _NEAR_EDGE and last + 1 < len(run.groups)
     digits = run.digits(first, last)
     listed = _is_listed(run.text, after, _start(run, first, last), digits)
     if inside and not listed:
         return None
-    if len(digits) < _LOCAL_LEAST or _DATE.fullmatch(digits):
+    is_time = first == last and (_DATE.fullmatch(digits) or _UNIX_TIME.fullmatch(digits))
+    if len(digits) < _LOCAL_LEAST or is_time:
         return None
     context = _context(run, first, last)
     if context.is_amount:
@@ -190,9 +190,6 @@ def _named(run: Run, first: int, free: int, after: int) -> int | None:
     likely = _is_likely(digits, run.lengths(first, last))
     if listed:
         return last if likely else None
-    if first == last and _UNIX_TIME.fullmatch(digits):
-        named = [word for word in context.beside if word not in _NUMBER_WORDS]
-        return last if named and named[0] in PHONE_NOUNS else None
     if context.names(PHONE_NOUNS):
         near = any(word in PHONE_NOUNS for word in context.beside)
         return last if likely or near else None

@@ -13,7 +13,8 @@ PHONE_NOUNS = words(
     tfn ph mobile mobiles mob mobil móvil movil mobiel cell cellphone cellular celular cellulare
     handy portable gsm fax whatsapp whats wa landline hotline helpline handset sms msisdn
     telegram viber natel rufnummer telefonnummer handynummer telefonnr mobilnummer puhelin
-    telefoon fon telefax fono telf 电话 电话号码 手机 手机号 手机号码 電話 電話番号 携帯 携帯番号 전화 전화번호 휴대폰
+    telefoon fon telefax fono telf
+    电话 电话号码 手机 手机号 手机号码 電話 電話番号 携帯 携帯番号 전화 전화번호 휴대폰
     телефон тел моб мобильный"""
 )
 PHONE_VERBS = words(

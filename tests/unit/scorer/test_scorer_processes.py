@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from assay.events import GenerationAnswered, GenerationRequested, Meta
-from assay_gate.chain import EXPRESSION_FAILED
+from assay_gate.chain import EXPRESSION_FAILED, Ask, Finished, next_request
 from assay_gate.process import load_process, load_registry
 from assay_gate.process_registry import ProcessRegistry
 from assay_runtime.failures import DeadLetter
@@ -21,21 +21,24 @@ from services.scorer.domain.availability import Policy
 from services.scorer.domain.provider import ModelCall, ModelReply, ProbeResult
 from services.scorer.handler import ScorerHandler
 
+REPO = Path(__file__).parents[3]
 REQUEST_ID = str(uuid.uuid5(uuid.NAMESPACE_URL, "request"))
 
 
 class Recorder:
-    """A provider that answers `{}` and keeps the calls."""
+    """A provider that gives its answers in turn, then `{}`, and keeps the calls."""
 
     name = "ollama"
     model = "tiny"
 
-    def __init__(self) -> None:
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
         self.calls: list[ModelCall] = []
 
     async def generate(self, call: ModelCall) -> ModelReply:
         self.calls.append(call)
-        return ModelReply("{}", "tiny", "digest", "stop")
+        answer = self.answers.pop(0) if self.answers else {}
+        return ModelReply(json.dumps(answer), "tiny", "digest", "stop")
 
     async def probe(self) -> ProbeResult:
         return ProbeResult("unreachable", "")
@@ -63,8 +66,8 @@ def write(
     (root / folder / "a.jinja2").write_text(text)
 
 
-def handler(processes: ProcessRegistry) -> tuple[ScorerHandler, Recorder]:
-    provider = Recorder()
+def handler(processes: ProcessRegistry, *answers: Any) -> tuple[ScorerHandler, Recorder]:
+    provider = Recorder(*answers)
     endpoint = Endpoint(provider, Policy(1, 5, 0.05, 0.01, 0.02), slots=2)
     return ScorerHandler(processes, endpoint, CallLimits(256, 4096, 5)), provider
 
@@ -198,3 +201,44 @@ async def test_a_step_that_leads_to_no_question_is_refused(tmp_path: Path) -> No
     assert caught.value.code == "invalid_input"
     assert "no step from 'end' on asks a model" in str(caught.value)
     assert not provider.calls
+
+
+CLAIMS = {"claims": [{"text": "It broke", "polarity": "negative"}]}
+VERDICT = {"verdict": "advise_against", "summary": "It broke.", "negative_claims": 1}
+CARD = {"question": "How many wings has a bee?", "right": "4", "wrong": ["2", "6", "8"]}
+
+
+@pytest.mark.parametrize(
+    ("name", "record", "answers", "steps"),
+    [
+        ("review_digest", {"product": "Lamp", "review": "It broke."}, [CLAIMS, VERDICT],
+         ["extract", "judge"]),
+        ("quiz_card", {"topics": ["bees"]}, [CARD], ["ask"]),
+        ("open_notes", {"text": "Buy milk."}, [{"title": "Errands"}], ["note"]),
+    ],
+)  # fmt: skip
+async def test_the_shipped_processes_run_from_request_to_result(
+    name: str, record: dict[str, Any], answers: list[Any], steps: list[str]
+) -> None:
+    """S4.12: question, judgement and next request in turn, as the bus carries them."""
+    registry = load_registry(REPO / "schemas" / "processes")
+    scorer, provider = handler(registry, *answers)
+    process = registry.current(name)
+    assert process is not None
+    asked, visited = request(record, process_id=name), []
+    while True:
+        event = GenerationAnswered.model_validate(
+            {"meta": scorer.stamped_meta(asked), **await scorer.answer(asked)}
+        )
+        step, unit = event.meta.step or "", event.meta.unit_id or ""
+        visited.append(step)
+        verdict = process.gate(step).judge(event.raw or "", context=event.input, unit_id=unit)
+        assert verdict.accepted, verdict.errors
+        reached = next_request(process, event.meta, event.input, step, verdict.value, unit)
+        if not isinstance(reached, Ask):
+            break
+        asked = GenerationRequested(meta=reached.meta, input=reached.input)
+    assert visited == steps
+    assert isinstance(reached, Finished)
+    assert reached.output.items() >= answers[-1].items()
+    assert len(provider.calls) == len(answers)

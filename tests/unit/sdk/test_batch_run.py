@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from assay.batch.bus_kafka import REQUESTED, BatchBus, TopicPartition
 from assay.batch.cli import app
 from assay.batch.folder import ResultFolder
 from assay.envelope import emit
-from tests.unit.sdk.batch_stage import BatchStage, accepted, lines_of
+from tests.unit.sdk.batch_stage import BatchStage, accepted, lines_of, rejected
 
 PROCESS = "unit_tests"
 
@@ -130,7 +130,7 @@ def test_a_second_run_asks_nothing(folder: Folder, stage: BatchStage) -> None:
 def test_max_units_then_the_rest(folder: Folder, stage: BatchStage) -> None:
     folder.items(*({"unit_id": f"u{n}", "end": "ok"} for n in range(5)))
     assert folder.run("--max-units", "2")[1]["units"] == 2
-    assert stage.units() == ["u0", "u1"]
+    assert sorted(stage.units()) == ["u0", "u1"]
     code, summary, _ = folder.run()
     assert (code, summary["units"], summary["asked"]) == (0, 5, 3)
     assert sorted(folder.ids("draft_validated.jsonl")) == [f"u{n}" for n in range(5)]
@@ -198,22 +198,38 @@ def test_a_crash_between_archiving_and_asking(folder: Folder, stage: BatchStage)
     assert sorted(folder.ids("draft_validated.jsonl")) == ["a", "b"]
 
 
+def started(folder: Folder) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", "from assay.batch.cli import app; app()", *folder.arguments()],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+
+
+def until(true: Callable[[], Any]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def killed(running: subprocess.Popen[str], folder: Folder, event: Callable[[], Any]) -> None:
+    """kill -9, after the event and after positions were saved behind it."""
+    try:
+        until(event)
+        saved = folder.out / "positions.json"
+        for _ in range(2):
+            before = saved.stat().st_mtime_ns
+            until(lambda: saved.stat().st_mtime_ns != before)  # noqa: B023 - used at once
+    finally:
+        running.kill()
+        running.communicate()
+
+
 def test_outcomes_that_came_while_it_was_down(folder: Folder, stage: BatchStage) -> None:
     """Item 5: they are read on start, and what stands on the request topic is not asked again."""
     folder.items({"unit_id": "a", "end": "silent"}, {"unit_id": "b", "end": "ok"})
-    running = subprocess.Popen(
-        [sys.executable, "-c", "from assay.batch.cli import app; app()", *folder.arguments()],
-        stdout=subprocess.PIPE,
-    )
-    try:
-        end = time.monotonic() + 30
-        while not folder.ids("draft_validated.jsonl"):
-            assert time.monotonic() < end
-            time.sleep(0.05)
-        time.sleep(1.5)  # the request of a is on its topic, and positions have been saved
-    finally:
-        running.kill()
-        running.wait()
+    killed(started(folder), folder, lambda: folder.ids("draft_validated.jsonl"))
     code, summary, _ = folder.run("--timeout", "1")
     assert (code, summary["asked"], summary["open"]) == (1, 0, 1), "asked again, not waited for"
     (asked,) = [request for request in stage.asked if request.meta.unit_id == "a"]
@@ -223,6 +239,17 @@ def test_outcomes_that_came_while_it_was_down(folder: Folder, stage: BatchStage)
     assert (code, summary["asked"]) == (0, 0)
     assert sorted(folder.ids("draft_validated.jsonl")) == ["a", "b"]
     assert stage.units().count("a") == 1
+
+
+def test_a_dead_letter_outlives_a_crash(folder: Folder, stage: BatchStage) -> None:
+    """It waits for the name of the first step, and is read again until it is on file."""
+    folder.items({"unit_id": "a", "end": "silent"}, {"unit_id": "b", "end": "dead"})
+    killed(started(folder), folder, lambda: len(stage.asked) == 2)
+    (asked,) = [request for request in stage.asked if request.meta.unit_id == "a"]
+    publish(folder, rejected(asked.meta.model_copy(update={"step": "draft"}), asked.input))
+    code, summary, _ = folder.run()
+    assert (code, summary["asked"]) == (3, 0)
+    assert sorted(folder.ids("draft_failures.jsonl")) == ["a", "b"]
 
 
 def publish(folder: Folder, event: Any) -> None:
@@ -306,15 +333,8 @@ def test_the_folder_of_another_batch(folder: Folder, stage: BatchStage) -> None:
 
 def test_ctrl_c_says_where_it_stands(folder: Folder, stage: BatchStage) -> None:
     folder.items({"unit_id": "a", "end": "silent"}, {"unit_id": "b", "end": "ok"})
-    running = subprocess.Popen(
-        [sys.executable, "-c", "from assay.batch.cli import app; app()", *folder.arguments()],
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    end = time.monotonic() + 30
-    while not folder.ids("draft_validated.jsonl"):
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    running = started(folder)
+    until(lambda: folder.ids("draft_validated.jsonl"))
     os.kill(running.pid, signal.SIGINT)
     output, _ = running.communicate(timeout=30)
     assert running.returncode == 130

@@ -16,7 +16,11 @@ APP.command()(redact)
 
 def _run(lines: bytes) -> tuple[int, list[dict[str, Any]], str]:
     result = CliRunner().invoke(APP, input=lines)
-    return result.exit_code, [json.loads(line) for line in result.stdout.splitlines()], result.stderr
+    return (
+        result.exit_code,
+        [json.loads(line) for line in result.stdout.splitlines()],
+        result.stderr,
+    )
 
 
 def test_text_is_redacted_and_spans_are_those_of_the_input() -> None:
