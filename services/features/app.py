@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from assay_gate.process import load_processes
-
 from assay.events import GenerationRequested, WalletEventAccepted, WalletFeaturesExtracted
+from assay_gate.process import load_processes
 from assay_runtime.pipeline import Pipeline
 from assay_runtime.processes import process_folder
 from assay_runtime.records import event_decoder

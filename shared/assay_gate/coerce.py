@@ -77,6 +77,8 @@ class Coercion:
         self._spend(1)
         if not isinstance(node, dict) or not node:
             return value
+        if _APPLICATORS.isdisjoint(node):
+            return self._apply(value, pointer, node, path)
         entry = (id(value), pointer)
         if entry in self._active:
             return value
@@ -167,9 +169,7 @@ class Coercion:
         before = value.word if isinstance(value, Bare) else value
         return self._changed(before, match, "enum", path)
 
-    def _union(
-        self, value: Any, pointer: str, branches: list[Any], keyword: str, path: str
-    ) -> Any:
+    def _union(self, value: Any, pointer: str, branches: list[Any], keyword: str, path: str) -> Any:
         places = [(below(pointer, keyword, index), part) for index, part in enumerate(branches)]
         fitting = [place for place in places if self._fits(place, value)]
         if fitting:
@@ -249,11 +249,12 @@ class Coercion:
             prefix, rest = rest, node.get("additionalItems", True)
             prefix_key, rest_key = "items", "additionalItems"
         result = value
+        rest_place = (below(pointer, rest_key), rest)
         for index, item in enumerate(value):
             if index < len(prefix):
                 place = (below(pointer, prefix_key, index), prefix[index])
             else:
-                place = (below(pointer, rest_key), rest)
+                place = rest_place
             changed = self._walk(item, place, child_path(path, index))
             if changed is not item:
                 if result is value:

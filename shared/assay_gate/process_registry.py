@@ -45,7 +45,7 @@ class ProcessRegistry:
                     f"{recorded[:12]}, now {process.hash[:12]}); give the change a new version",
                 )  # fmt: skip
             by_version[process.id, process.version] = process
-            self._by_hash.setdefault(process.id, process)
+            self._by_hash[process.hash] = process
         self._current = _current(self._by_hash.values())
         self._shadows: dict[str, list[Process]] = {}
         for process in self:

@@ -11,7 +11,8 @@ from __future__ import annotations
 from typing import Any
 
 from assay_gate.config import GateConfig
-from assay_gate.strings import QuotedReader, bare_key_end, member_starts
+from assay_gate.members import bare_key_end, member_starts
+from assay_gate.strings import QuotedReader
 from assay_gate.tokens import OPENING_QUOTES, Unreadable, leaves_out, read_atom, skip_blank
 from assay_gate.values import child_path, same
 from assay_gate.verdict import Repair, repair
@@ -146,7 +147,7 @@ class _Container:
         if self._peek() != ":":
             raise self._unexpected(f"':' was expected after the key {frame.key[:40]!r}")
         if char not in OPENING_QUOTES:
-            self._repair("unquoted key", frame.key, frame.key, self._path())
+            self._repair_here("unquoted key", frame.key, frame.key)
         self.committed = True
         self.position += 1
         value_char = self._peek()
@@ -168,7 +169,7 @@ class _Container:
             self.committed = True
             self.values += 1
             for kind in kinds:
-                self._repair(kind, text[start : self.position], value, self._path())
+                self._repair_here(kind, text[start : self.position], value)
             self._store(frame, value)
             return False
         atom, self.position, kind_or_none = read_atom(text, start)
@@ -177,7 +178,7 @@ class _Container:
         else:
             self.values += 1
         if kind_or_none and kind_or_none != "unquoted":
-            self._repair(kind_or_none, text[start : self.position], atom, self._path())
+            self._repair_here(kind_or_none, text[start : self.position], atom)
         self._store(frame, atom)
         return True
 
@@ -245,6 +246,10 @@ class _Container:
             index = len(frame.container) - (frame is not self.frames[-1])
             path = child_path(path, frame.key if frame.is_object else index)
         return path
+
+    def _repair_here(self, kind: str, before: Any, after: Any) -> None:
+        if len(self.repairs) < _MOST_REPAIRS:
+            self.repairs.append(repair(self._path(), kind, before, after))
 
     def _repair(self, kind: str, before: Any, after: Any, path: str | None = None) -> None:
         if len(self.repairs) < _MOST_REPAIRS:

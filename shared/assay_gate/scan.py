@@ -12,18 +12,20 @@ from dataclasses import replace
 from typing import Any
 
 from assay_gate.config import GateConfig
+from assay_gate.members import member_starts
 from assay_gate.reader import TolerantReader
 from assay_gate.strict import NotStrict, StrictReader
-from assay_gate.strings import bare_key_end, member_starts
+from assay_gate.surroundings import (
+    check_surroundings,
+    is_escaped,
+    past_template,
+    without_quote_marks,
+)
+from assay_gate.thinking import may_think, past_thinking
 from assay_gate.tokens import OPENING_QUOTES, Unreadable, skip_blank, skip_space
 from assay_gate.verdict import Repair, repair
 from assay_gate.whole import Candidate, read_scalar
 
-_THINKING = frozenset(
-    ("think", "thinking", "thought", "thoughts", "reasoning", "reason", "reflection",
-     "scratchpad", "analysis")
-)  # fmt: skip
-_LONGEST_TAG = 64
 _MOST_STRICT_TRIES = 32
 _FAILED_TRY = 40
 """What a bracket that opens no JSON costs, in characters read."""
@@ -44,16 +46,6 @@ def find_candidates(text: str, config: GateConfig, strict: StrictReader) -> list
     return found or [read_scalar(text, strict)]
 
 
-def without_quote_marks(text: str) -> str:
-    """The text without Markdown's `>`, if each of its lines begins with one."""
-    if not text.lstrip().startswith(">"):
-        return text
-    lines = [line.strip() for line in text.strip().split("\n")]
-    if not all(line.startswith(">") for line in lines):
-        return text
-    return "\n".join(line[1:] for line in lines)
-
-
 class _Scan:
     def __init__(self, text: str, config: GateConfig, strict: StrictReader) -> None:
         self.text = text
@@ -63,9 +55,7 @@ class _Scan:
         self.found: list[Candidate] = []
         self.wasted = 0
         self.strict_tries = 0
-        lowered = text.lower()
-        thinks = any(name in lowered for name in _THINKING)
-        self._next = dict.fromkeys("{[<" if thinks else "{[", -2)
+        self._next = dict.fromkeys("{[<" if may_think(text) else "{[", -2)
 
     def run(self) -> list[Candidate]:
         position = 0
@@ -75,7 +65,7 @@ class _Scan:
                 if self.text.startswith("[CDATA[", start):
                     position = start + 7
                     continue
-                after = self._past_thinking(start)
+                after = None if self.found else past_thinking(self.text, start)
                 if after is not None or char == "<":
                     position = after or start + 1
                     continue
@@ -92,36 +82,12 @@ class _Scan:
                 best = known
         return best
 
-    def _past_thinking(self, start: int) -> int | None:
-        """The position after the thinking block that opens here; None if none does."""
-        if self.found:
-            return None
-        text = self.text
-        closer = ">" if text[start] == "<" else "]"
-        name_end = bare_key_end(text, start + 1)
-        name = text[start + 1 : name_end].lower()
-        if name not in _THINKING or (closer == "]" and name != "think"):
-            return None
-        tag_end = text.find(closer, name_end, name_end + _LONGEST_TAG)
-        if tag_end < 0:
-            return None
-        if text[tag_end - 1] == "/":
-            return tag_end + 1
-        opener = text[start] + "/"
-        close = text.find(opener, tag_end)
-        while close >= 0:
-            end = close + 2 + len(name)
-            if text[close + 2 : end].lower() == name and text.startswith(closer, end):
-                return end + 1
-            close = text.find(opener, close + 1)
-        raise Unreadable("cut_off", "the text ends inside its thinking block", len(text))
-
     def _candidate(self, start: int) -> int:
         """Reads the value that opens at `start`; returns where the search goes on."""
         text = self.text
         if text[start] == "{" and not self._is_object(start):
             return start + 1
-        if _is_escaped(text, start):
+        if is_escaped(text, start):
             return self._escaped(start)
         end = self._strict_candidate(start)
         if end is not None:
@@ -130,14 +96,14 @@ class _Scan:
             value, end, repairs, bare = self.reader.read(start)
         except Unreadable as fault:
             if fault.empty and not fault.prose:
-                return self._past_template(start, fault)
+                return past_template(text, start, fault)
             if not fault.prose:
                 raise
             self.wasted += fault.offset - start + _FAILED_TRY
             if self.wasted > 2 * len(text) + 10_000:
                 raise Unreadable("too_long", "too many brackets that hold no JSON", start) from None
             return start + 1
-        self._check_surroundings(start, end)
+        check_surroundings(text, start, end)
         self._add(value, repairs, start, end, bare=bare)
         return end
 
@@ -152,26 +118,9 @@ class _Scan:
         except NotStrict:
             return None
         clean = not self.strict.whole_float
-        self._check_surroundings(start, end)
+        check_surroundings(text, start, end)
         self._add(value, [], start, end, clean=clean)
         return end
-
-    def _past_template(self, start: int, fault: Unreadable) -> int:
-        """The end of `{"score": <number>, …}` in a sentence; raises the fault if it has none."""
-        text = self.text
-        depth = 0
-        quoted = False
-        for position in range(start, len(text)):
-            char = text[position]
-            if char == '"':
-                quoted = not quoted
-            elif not quoted and char in "{[":
-                depth += 1
-            elif not quoted and char in "}]":
-                depth -= 1
-                if not depth:
-                    return position + 1
-        raise fault
 
     def _is_object(self, start: int) -> bool:
         """Whether `{` opens an object rather than a placeholder in a sentence."""
@@ -189,22 +138,9 @@ class _Scan:
             position, _ = skip_blank(text, position)
             self.wasted += position - start
             char = text[position : position + 1]
-        if char in OPENING_QUOTES or char == "}" or _is_escaped(text, start):
+        if char in OPENING_QUOTES or char == "}" or is_escaped(text, start):
             return True
         return member_starts(text, position)
-
-    def _check_surroundings(self, start: int, end: int) -> None:
-        """Refuses a value that is visibly a piece of a larger one that was not read."""
-        text = self.text
-        after = skip_space(text, end)
-        comma = text.startswith(",", after)
-        follows = skip_space(text, after + 1) if comma else after
-        if text[follows : follows + 1] in ('"', "'") and member_starts(text, follows):
-            raise Unreadable("not_json", "fields follow after the closing bracket", after)
-        before = text[max(0, start - _LONGEST_TAG) : start].rstrip()
-        named = before.endswith(":") and before[:-1].rstrip()[-1:] in ('"', "'")
-        if named and text[after : after + 1] in ("}", "]"):
-            raise Unreadable("not_json", "the opening bracket of the answer is missing", start)
 
     def _escaped(self, start: int) -> int:
         r"""Reads an object whose text is escaped as a whole: `{\"key\": \"value\"}`."""
@@ -239,16 +175,3 @@ class _Scan:
         if text[:start].strip() or text[end:].strip():
             repairs = [repair("$", "extracted", text.strip(), text[start:end]), *repairs]
         self.found.append(Candidate(value, repairs, bare, clean))
-
-
-def _is_escaped(text: str, start: int) -> bool:
-    r"""Whether `\"` is the first thing inside the brackets that open here."""
-    position = skip_space(text, start + 1)
-    for _ in range(4):
-        if text[position : position + 1] in ("{", "["):
-            position = skip_space(text, position + 1)
-        elif text.startswith(("\\n", "\\t", "\\r"), position):
-            position = skip_space(text, position + 2)
-        else:
-            break
-    return text.startswith('\\"', position)

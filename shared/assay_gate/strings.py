@@ -8,18 +8,16 @@ looks like the next member, the string is refused.
 
 from __future__ import annotations
 
-from assay_gate.tokens import OPENING_QUOTES, Unreadable, skip_blank, skip_space
+from assay_gate.inner_quotes import UNESCAPED, InnerQuotes
+from assay_gate.members import comma_goes_on, member_starts
+from assay_gate.tokens import OPENING_QUOTES, Unreadable, skip_blank
 from assay_gate.values import encodable
 
 _ESCAPES = {
     '"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t",
     "'": "'",
 }  # fmt: skip
-_LONGEST_KEY = 200
-_VALUE_STARTS = frozenset("\"'“‘„`{[-+.0123456789")
 _PUNCTUATION = frozenset(",:]}")
-_MOST_INNER_QUOTES = 200
-_UNESCAPED = 'a string holds quotes that are not escaped; write \\" inside strings'
 
 
 class QuotedReader:
@@ -42,7 +40,7 @@ class QuotedReader:
         closing = OPENING_QUOTES[opening]
         kinds = [] if opening == '"' else ["quotes"]
         parts: list[str] = []
-        inner: _InnerQuotes | None = None
+        inner: InnerQuotes | None = None
         escaped = False
         position = start + 1
         while True:
@@ -57,7 +55,7 @@ class QuotedReader:
             elif key or self._closes(stop, inner, in_object):
                 break
             else:
-                inner = inner or _InnerQuotes(text, start + 1)
+                inner = inner or InnerQuotes(text, start + 1)
                 inner.add(stop)
                 parts.append(text[stop])
                 position = stop + 1
@@ -139,7 +137,7 @@ class QuotedReader:
             raise Unreadable("surrogate", "half of a surrogate pair is no character", start)
         return content, stop + 3, ["quotes"]
 
-    def _closes(self, stop: int, inner: _InnerQuotes | None, in_object: bool) -> bool:
+    def _closes(self, stop: int, inner: InnerQuotes | None, in_object: bool) -> bool:
         """Whether the quote at `stop` ends the string; raises Unreadable if that is open."""
         text = self.text
         position = stop + 1
@@ -153,95 +151,16 @@ class QuotedReader:
             raise Unreadable("quotes", "a string seems to run into the next key", stop)
         if char in OPENING_QUOTES:
             goes_on = (
-                member_starts(text, position)
-                if in_object
-                else not inner and position > stop + 1
+                member_starts(text, position) if in_object else not inner and position > stop + 1
             )
         elif char == ",":
-            goes_on = _comma_goes_on(text, skip_blank(text, position + 1)[0], in_object)
+            goes_on = comma_goes_on(text, skip_blank(text, position + 1)[0], in_object)
         else:
             goes_on = char == ("}" if in_object else "]")
             if goes_on and inner and inner.open:
                 goes_on = False
         if goes_on and inner and inner.open:
-            raise Unreadable("quotes", _UNESCAPED, stop)
+            raise Unreadable("quotes", UNESCAPED, stop)
         if goes_on and inner and not in_object and char == "," and not inner.paired:
-            raise Unreadable("quotes", _UNESCAPED, stop)
+            raise Unreadable("quotes", UNESCAPED, stop)
         return goes_on
-
-
-class _InnerQuotes:
-    """The unescaped quotes of one string so far, and whether they read as pairs around words."""
-
-    def __init__(self, text: str, start: int) -> None:
-        self.text = text
-        self.start = start
-        self.count = 0
-        self.open = False
-        self.paired = True
-        self._first = self._last = -1
-
-    def add(self, position: int) -> None:
-        before = self.text[position - 1] if position > self.start else " "
-        after = self.text[position + 1 : position + 2]
-        tight = before.isalnum() and after.isalnum()
-        if self.open:
-            if before.isspace() and after.isalnum():
-                raise Unreadable("quotes", "unescaped quotes do not pair up", position)
-            self.open = False
-        elif tight:
-            self.paired = False
-        elif not before.isalnum() and after and not after.isspace():
-            self.open = True
-        else:
-            raise Unreadable("quotes", _UNESCAPED, position)
-        self.count += 1
-        if self.count > _MOST_INNER_QUOTES:
-            raise Unreadable("quotes", "too many unescaped quotes in a string", position)
-        if self._first < 0:
-            self._first = position
-        self._last = position
-
-    def check_whole(self, stop: int) -> None:
-        """Refuses a string that is quoted twice, as CSV doubles quotes."""
-        if self._first == self.start and self._last == stop - 1:
-            raise Unreadable("quotes", "doubled quotes; write the string once quoted", stop)
-
-
-def _comma_goes_on(text: str, position: int, in_object: bool) -> bool:
-    """Whether what follows a comma can only be the next member or item."""
-    char = text[position : position + 1]
-    if in_object:
-        return char == "}" or member_starts(text, position)
-    if char in _VALUE_STARTS or char == "]":
-        return True
-    end = bare_key_end(text, position)
-    return end > position and text[end : end + 1] in (",", "]")
-
-
-def member_starts(text: str, position: int) -> bool:
-    """Whether `"key":` or `key:` begins here."""
-    opening = text[position : position + 1]
-    if opening in OPENING_QUOTES and opening:
-        closing = OPENING_QUOTES[opening]
-        found = [text.find(c, position + 1, position + 1 + _LONGEST_KEY) for c in closing]
-        ends = [end for end in found if end >= 0]
-        if not ends:
-            return False
-        end = min(ends) + 1
-    else:
-        end = bare_key_end(text, position)
-        if end == position:
-            return False
-    return text.startswith(":", skip_space(text, end))
-
-
-def bare_key_end(text: str, position: int) -> int:
-    """Where the identifier that begins here ends; `position` itself if none does."""
-    if not (text[position : position + 1].isalpha() or text[position : position + 1] in ("_", "$")):
-        return position
-    end = position + 1
-    limit = min(len(text), position + _LONGEST_KEY)
-    while end < limit and (text[end].isalnum() or text[end] in "_$-"):
-        end += 1
-    return end

@@ -26,6 +26,7 @@ OPENING_QUOTES = {
 
 _ATOM_ENDS = frozenset(",]}:[{\"'`“”„‘’<>();=\\\n\r\t \u00a0")
 _WRITTEN_SPACE = ("\\n", "\\r", "\\t")
+_NUMBER_STARTS = frozenset("+-.0123456789")
 _LITERALS = {"true": True, "false": False, "null": None, "none": None}
 _DOTS = ("...", "…")
 _LEFT_OUT = (
@@ -143,7 +144,7 @@ def read_word(word: str, offset: int = 0) -> tuple[Any, str | None]:
         raise Unreadable("not_a_value", f"{word[:20]} is no JSON value", offset)
     if word.startswith(_DOTS):
         raise Unreadable("elision", "something was left out (…); write every value", offset)
-    number = parse_number(word)
+    number = parse_number(word) if word[0] in _NUMBER_STARTS else None
     if number is None:
         return Bare(word), "unquoted"
     if isinstance(number, float) and not math.isfinite(number):
@@ -180,9 +181,15 @@ def _digits(part: str) -> bool:
 
 def _is_plain(word: str) -> bool:
     body = word.removeprefix("-")
-    return body[0] != "." and body[0] != "+" and "_" not in word and "." not in (
-        body[-1],
-        body.lower().partition("e")[0][-1],
+    return (
+        body[0] != "."
+        and body[0] != "+"
+        and "_" not in word
+        and "."
+        not in (
+            body[-1],
+            body.lower().partition("e")[0][-1],
+        )
     )
 
 

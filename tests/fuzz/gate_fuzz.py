@@ -182,7 +182,7 @@ DECORATIONS: list[Callable[[str, Json, random.Random], str]] = [
     lambda text, value, r: f"```{r.choice(['', 'json', 'JSON', 'js'])}\n{text}\n```",
     lambda text, value, r: f"{r.choice(['Sure!', 'Voilà :', '答案：', 'Result ->'])}\n{text}",
     lambda text, value, r: f"{text}\n{r.choice(['Done.', 'I hope this helps (a lot)!', '---'])}",
-    lambda text, value, r: f"<think>\nmaybe {{\"score\": 1}}\n</think>\n{text}",
+    lambda text, value, r: f'<think>\nmaybe {{"score": 1}}\n</think>\n{text}',
     lambda text, value, r: f"<answer>{text}</answer>",
     lambda text, value, r: f"\ufeff \n{text}\r\n",
     lambda text, value, r: text + "\n" + json.dumps(value),

@@ -16,12 +16,11 @@ from assay_runtime.redaction import TYPES, find, redact, redact_json
 CASES = Path(__file__).parents[1] / "unit" / "runtime" / "redaction" / "cases.jsonl"
 LINES = [json.loads(line)["text"] for line in CASES.read_text("utf-8").splitlines()]
 
+WORDS = """phone tel: call SSN ssn= card aadhaar PAN IBAN ip version order offset id my number @ %40
+    %2B + ( ) [ ] :: . - / , = " ' [PHONE] [EMAIL] [CARD] 0x wei ext. (mobile)"""
 PIECES = st.one_of(
     st.sampled_from(LINES),
-    st.sampled_from(
-        """phone tel: call SSN ssn= card aadhaar PAN IBAN ip version order offset id my number
-        @ %40 %2B + ( ) [ ] :: . - / , = " ' [PHONE] [EMAIL] [CARD] 0x wei ext. (mobile)""".split()
-    ),
+    st.sampled_from(WORDS.split()),
     st.text(alphabet="0123456789 .-/()+", max_size=24),
     st.text(alphabet="ABCDEabcdef0123456789@.:-", max_size=24),
     st.text(max_size=6),

@@ -183,6 +183,7 @@ class BatchRun:
         self._advanced(self._plan.total - len(self._open))
         now = time.monotonic()
         if save or now - self._last_save > _SAVE_S:
-            self._bus.release()
+            if not self._stepless:
+                self._bus.release()
             self._folder.save(POSITIONS, self._bus.to_save())
             self._last_save = now

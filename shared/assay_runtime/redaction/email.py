@@ -25,7 +25,7 @@ _SPELT = re.compile(
     r"(?:\.|\s?[\[({]\s?dot\s?[\])}]\s?)[^\W\d_]{2,24}(?![^\W_])",
     re.IGNORECASE,
 )
-_SPELT_AT = re.compile(r"[\[({]\s?at\s?[\])}]", re.IGNORECASE)
+SPELT_AT = re.compile(r"[\[({]\s?at\s?[\])}]", re.IGNORECASE)
 
 
 def find_emails(text: str) -> Iterator[Span]:
@@ -40,7 +40,7 @@ def find_emails(text: str) -> Iterator[Span]:
             continue
         yield Span(start, end, EMAIL)
         done = end
-    if _SPELT_AT.search(text):
+    if SPELT_AT.search(text):
         yield from (Span(*match.span(), EMAIL) for match in _SPELT.finditer(text))
 
 

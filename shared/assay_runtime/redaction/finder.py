@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from assay_runtime.redaction.cards import find_cards
-from assay_runtime.redaction.email import find_emails
+from assay_runtime.redaction.email import SPELT_AT, find_emails
 from assay_runtime.redaction.iban import find_ibans
 from assay_runtime.redaction.ip import find_ips
 from assay_runtime.redaction.national import (
@@ -37,7 +37,6 @@ _DIGITS = re.compile(
     re.VERBOSE,
 )
 _COLONS = re.compile(r":[0-9A-Fa-f]{0,4}:[0-9A-Fa-f:]")
-_SPELT = re.compile(r"[\[({]\s?at\s?[\])}]", re.IGNORECASE)
 _SHORTEST = 6
 # A span can uncover another one beside it; bounded, so that time stays linear.
 _ROUNDS = 4
@@ -90,7 +89,7 @@ def may_hold(text: str) -> bool:
         or _DIGITS.search(text) is not None
         or _COLONS.search(text) is not None
         or ("%" in text and ("%40" in text or "%2B" in text or "%2b" in text))
-        or _SPELT.search(text) is not None
+        or SPELT_AT.search(text) is not None
     )
 
 

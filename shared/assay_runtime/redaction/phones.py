@@ -8,40 +8,19 @@ from __future__ import annotations
 
 import re
 
+from assay_runtime.redaction.calling_codes import calling_code
 from assay_runtime.redaction.cues import Context
+from assay_runtime.redaction.phone_shapes import (
+    is_complete,
+    is_likely,
+    is_shape,
+    plus_sign,
+    start_of,
+)
 from assay_runtime.redaction.runs import Run
 from assay_runtime.redaction.shields import mark_of
 from assay_runtime.redaction.span import EMAIL, PHONE, Span
 from assay_runtime.redaction.vocabulary import PHONE_LINES, PHONE_NOUNS, PHONE_VERBS
-
-# Shortest and longest national number in use, and the calling codes that have them. From the
-# metadata of libphonenumber 9.0.43 (Apache-2.0): fixed, mobile, personal and VoIP numbers.
-_LENGTHS = {
-    (6, 6): "298 299 672 681 687",
-    (6, 7): "597 676 677 678 683 688 690",
-    (6, 9): "252 27 359 376 40 421 508 686",
-    (6, 10): "358 53 63 685 880 95 98",
-    (6, 12): "39 352 82",
-    (6, 13): "43 49",
-    (7, 8): "230 238 239 241 246 248 267 269 291 297 372 501 507 592 599 670 673 674 675 679 "
-    "680 691 692 960 961 975",
-    (7, 9): "220 231 245 254 265 354 423 46 48 595 967",
-    (7, 10): "243 353",
-    (7, 12): "381 62 86 882",
-    (8, 8): "216 222 223 226 227 228 232 235 236 253 257 266 268 350 356 357 370 371 373 374 "
-    "382 386 389 45 47 502 503 504 505 506 509 591 598 65 689 852 853 965 968 973 974 993",
-    (8, 9): "213 224 250 258 264 32 355 36 377 385 387 51 593 66 855 962 963 970 971",
-    (8, 10): "20 378 57 60 64 850 856 964 976 977",
-    (8, 12): "383 883 886 972",
-    (9, 9): "211 212 218 221 233 237 240 242 244 249 251 255 256 260 261 262 33 34 351 375 380 "
-    "41 420 56 590 594 596 61 93 94 966 992 994 995 996 998",
-    (9, 10): "263 44 81 84 881 92",
-    (9, 11): "31",
-    (9, 12): "870",
-    (10, 10): "1 225 229 234 30 52 58 7 90 91",
-    (10, 11): "54 55",
-}
-_BY_CODE = {code: bounds for bounds, codes in _LENGTHS.items() for code in codes.split()}
 
 _LOCAL_LEAST, _MOST = 7, 15
 _FULL = 10
@@ -51,12 +30,7 @@ _NEAR_EDGE = 3
 _GAPS = frozenset(["", " ", "-", ".", "/", ")", "(", "  ", ") ", " (", ")-", "-(", " - ", ") (",
                    ")(", ").", " -", "- "])  # fmt: skip
 _DATE = re.compile(r"(?:19|20)[0-9]{2}(?:0[1-9]|1[0-2])(?:0[1-9]|[12][0-9]|3[01])")
-_NORTH_AMERICAN = re.compile(r"1?[2-9](?!11)[0-9]{2}[2-9](?!11)[0-9]{6}")
-_MOBILE_IN = re.compile(r"(?:91|0)?[6-9][0-9]{9}")
-_MOBILE_GB = re.compile(r"07[1-9][0-9]{8}")
-_TRUNK = re.compile(r"0[1-9][0-9]{7,10}")
 _UNIX_TIME = re.compile(r"1[4-9][0-9]{8}(?:[0-9]{3})?")  # seconds or milliseconds, 2014 to 2033
-_MOBILE_CN = re.compile(r"1[3-9][0-9]{9}")
 _JOINED = re.compile(r"[\s,;/|&\"'\\()]{0,6}(?:or|and|und|et|y|o|ou)?[\s\"'(+]{0,4}")
 _MOST_JOINED = 14
 _PHONE_MARK, _EMAIL_MARK = mark_of(PHONE), mark_of(EMAIL)
@@ -77,21 +51,21 @@ def find_phone(run: Run, first: int, free: int, after: int) -> tuple[Span, int] 
         last = _named(run, first, free, after)
     if last is None:
         return None
-    return Span(_start(run, first, last), run.groups[last][1], PHONE), last
+    return Span(start_of(run, first, last), run.groups[last][1], PHONE), last
 
 
 def _international(run: Run, first: int, free: int) -> int | None:
     """After a plus sign, or after 00 and with separators."""
-    plus = _plus(run, first)
+    plus = plus_sign(run, first)
     digits = run.digits(first, min(first + _MOST_GROUPS, free) - 1)
     if not plus:
         if not digits.startswith("00"):
             return None
         digits = digits[2:]
-    code = next((digits[:size] for size in (1, 2, 3) if digits[:size] in _BY_CODE), None)
-    if code is None:
+    known = calling_code(digits)
+    if known is None:
         return None
-    least, most = _BY_CODE[code]
+    code, least, most = known
     best = None
     size = -len(code) - (0 if plus else 2)
     for last in range(first, min(first + _MOST_GROUPS, free)):
@@ -115,13 +89,13 @@ def _international(run: Run, first: int, free: int) -> int | None:
 
 def _national(run: Run, first: int, free: int) -> int | None:
     """A shape that hardly anything but a telephone number has, unless it is called otherwise."""
-    if run.tied_to_word(first) or _plus(run, first):
+    if run.tied_to_word(first) or plus_sign(run, first):
         return None
     best = None
     for last in range(first, min(first + _MOST_GROUPS, free)):
         if last > first and run.gaps[last - 1] not in _GAPS:
             break
-        if _is_shape(run, first, last) and not run.tied_to_digits(first, last):
+        if is_shape(run, first, last) and not run.tied_to_digits(first, last):
             best = last
     if best is None:
         return None
@@ -142,35 +116,6 @@ def _is_in_list(run: Run, first: int, last: int) -> bool:
     return spaced and " " in neighbours and not run.digits(first, last).startswith("0")
 
 
-def _is_shape(run: Run, first: int, last: int) -> bool:
-    lengths = run.lengths(first, last)
-    total = sum(lengths)
-    if not 9 <= total <= 12:
-        return False
-    digits = run.digits(first, last)
-    bracketed = _bracketed(run, first)
-    if _NORTH_AMERICAN.fullmatch(digits) and (
-        lengths in ((3, 3, 4), (1, 3, 3, 4)) or (bracketed and lengths == (3, 7))
-    ):
-        return True
-    if len(lengths) == 1:
-        return _MOBILE_GB.fullmatch(digits) is not None
-    if _MOBILE_IN.fullmatch(digits) and lengths in ((5, 5), (2, 5, 5), (1, 5, 5), (6, 5), (2, 10)):
-        return True
-    rest = lengths[1:]
-    if digits[0] == "0" and digits[1] != "0":
-        whole = total <= 11 or lengths == (4, 4, 4)
-        head = 2 <= lengths[0] <= 6 or (lengths[0] == 1 and bracketed)
-        return whole and head and len(lengths) <= 5 and all(2 <= size <= 8 for size in rest)
-    return (
-        bracketed
-        and 2 <= lengths[0] <= 4
-        and total <= 11
-        and len(rest) == 2
-        and all(3 <= size <= 5 for size in rest)
-    )
-
-
 def _named(run: Run, first: int, free: int, after: int) -> int | None:
     """What stands beside a word such as `phone`, or closes a list of telephone numbers."""
     last = _extent(run, first, free)
@@ -178,7 +123,7 @@ def _named(run: Run, first: int, free: int, after: int) -> int | None:
         return None
     inside = first > _NEAR_EDGE and last + 1 < len(run.groups)
     digits = run.digits(first, last)
-    listed = _is_listed(run.text, after, _start(run, first, last), digits)
+    listed = _is_listed(run.text, after, start_of(run, first, last), digits)
     if inside and not listed:
         return None
     is_time = first == last and (_DATE.fullmatch(digits) or _UNIX_TIME.fullmatch(digits))
@@ -187,7 +132,7 @@ def _named(run: Run, first: int, free: int, after: int) -> int | None:
     context = _context(run, first, last)
     if context.is_amount:
         return None
-    likely = _is_likely(digits, run.lengths(first, last))
+    likely = is_likely(digits, run.lengths(first, last))
     if listed:
         return last if likely else None
     if context.names(PHONE_NOUNS):
@@ -209,7 +154,7 @@ def _is_listed(text: str, after: int, start: int, digits: str) -> bool:
         return True
     after = text.rfind(_EMAIL_MARK, least, start) + 1
     joint = text[after:start].strip() if after > 0 else ""
-    return bool(joint and _is_complete(digits) and _JOINED.fullmatch(text, after, start))
+    return bool(joint and is_complete(digits) and _JOINED.fullmatch(text, after, start))
 
 
 def _extent(run: Run, first: int, free: int) -> int | None:
@@ -238,43 +183,5 @@ def _extent(run: Run, first: int, free: int) -> int | None:
     return best
 
 
-def _is_likely(digits: str, lengths: tuple[int, ...]) -> bool:
-    """Whether the digits are those of a complete national number somewhere, or are grouped."""
-    if any(shape.fullmatch(digits) for shape in (_NORTH_AMERICAN, _MOBILE_IN, _MOBILE_CN)) or (
-        digits[0] == "0" and digits[1] != "0" and 9 <= len(digits) <= 12
-    ):
-        return True
-    return len(lengths) > 1 and len(digits) <= 13 and all(size <= 5 for size in lengths)
-
-
-def _is_complete(digits: str) -> bool:
-    return any(
-        shape.fullmatch(digits) for shape in (_NORTH_AMERICAN, _MOBILE_IN, _MOBILE_CN, _TRUNK)
-    )
-
-
 def _context(run: Run, first: int, last: int) -> Context:
-    return Context(run.text, _start(run, first, last), run.groups[last][1])
-
-
-def _plus(run: Run, first: int) -> str:
-    """The plus sign before a run, also URL-encoded and also before a bracket, as it is written."""
-    start = run.groups[first][0]
-    ahead = run.text[max(0, start - 5) : start]
-    for sign in ("+", "+(", "%2B", "%2b", "+ "):
-        if first == 0 and ahead.endswith(sign) and not ahead[: -len(sign)][-1:].isdigit():
-            return sign
-    return ""
-
-
-def _bracketed(run: Run, first: int) -> bool:
-    start = run.groups[first][0]
-    return run.text[start - 1 : start] == "(" and ")" in run.gaps[first]
-
-
-def _start(run: Run, first: int, last: int) -> int:
-    """Where the number starts with its plus sign and a bracket that it also closes."""
-    start = run.groups[first][0] - len(_plus(run, first))
-    opened = run.text[start - 1 : start] == "(" and start > 0
-    inside = run.text[start : run.groups[last][1]]
-    return start - 1 if opened and inside.count(")") > inside.count("(") else start
+    return Context(run.text, start_of(run, first, last), run.groups[last][1])
