@@ -65,6 +65,8 @@ def build(settings: ScorerSettings) -> Service:
                 slots=section.slots,
                 first=frozenset({RETRIED}),
                 waiting=waiting,
+                # Any client may ask for any process; rubbish there is the clients'.
+                dead_letter_ratio=None,
             )
         ],
         resources=[_closed_at_end(endpoint)],

@@ -24,15 +24,13 @@ from assay_gate.literals import (
     wrapped,
 )
 from assay_gate.schema import Located, Schema, below
+from assay_gate.subschemas import APPLICATORS, item_schemas, member_schemas
 from assay_gate.tokens import Bare, Unreadable, holds_bare
 from assay_gate.values import child_path, same, size
 from assay_gate.verdict import Repair, repair, shown
 
 ReadText = Callable[[str], Any]
 """Reads a text that is JSON as a whole; raises Unreadable."""
-
-_APPLICATORS = frozenset(("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if"))
-
 
 _MOST_QUOTINGS = 3
 """How often JSON may be written as a string within a string."""
@@ -77,7 +75,7 @@ class Coercion:
         self._spend(1)
         if not isinstance(node, dict) or not node:
             return value
-        if _APPLICATORS.isdisjoint(node):
+        if APPLICATORS.isdisjoint(node):
             return self._apply(value, pointer, node, path)
         entry = (id(value), pointer)
         if entry in self._active:
@@ -215,7 +213,7 @@ class Coercion:
     def _object(self, value: dict[str, Any], pointer: str, node: dict[str, Any], path: str) -> Any:
         result = value
         for name, item in value.items():
-            for place in self._member_schemas(name, pointer, node):
+            for place in member_schemas(name, pointer, node, self.schema):
                 item = self._walk(item, place, child_path(path, name))
             if item is not value[name]:
                 if result is value:
@@ -226,35 +224,11 @@ class Coercion:
                 result = self._walk(result, (below(pointer, "dependentSchemas", name), part), path)
         return result
 
-    def _member_schemas(self, name: str, pointer: str, node: dict[str, Any]) -> list[Located]:
-        places: list[Located] = []
-        properties = node.get("properties") or {}
-        if name in properties:
-            places.append((below(pointer, "properties", name), properties[name]))
-        for pattern, part in (node.get("patternProperties") or {}).items():
-            if self.schema.matches(pattern, name):
-                places.append((below(pointer, "patternProperties", pattern), part))
-        keyword = "additionalProperties"
-        if keyword not in node and not _APPLICATORS & node.keys():
-            keyword = "unevaluatedProperties"
-        if not places and keyword in node:
-            places.append((below(pointer, keyword), node[keyword]))
-        return places
-
     def _array(self, value: list[Any], pointer: str, node: dict[str, Any], path: str) -> Any:
-        prefix = node.get("prefixItems") or []
-        rest = node.get("items", True)
-        prefix_key, rest_key = "prefixItems", "items"
-        if isinstance(rest, list):
-            prefix, rest = rest, node.get("additionalItems", True)
-            prefix_key, rest_key = "items", "additionalItems"
+        prefix, rest = item_schemas(pointer, node)
         result = value
-        rest_place = (below(pointer, rest_key), rest)
         for index, item in enumerate(value):
-            if index < len(prefix):
-                place = (below(pointer, prefix_key, index), prefix[index])
-            else:
-                place = rest_place
+            place = prefix[index] if index < len(prefix) else rest
             changed = self._walk(item, place, child_path(path, index))
             if changed is not item:
                 if result is value:

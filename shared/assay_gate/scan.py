@@ -118,7 +118,7 @@ class _Scan:
         except NotStrict:
             return None
         clean = not self.strict.whole_float
-        check_surroundings(text, start, end)
+        check_surroundings(self.text, start, end)
         self._add(value, [], start, end, clean=clean)
         return end
 

@@ -20,7 +20,7 @@ def redact() -> None:
     """Replace personal data in JSON lines {"id", "text"} from stdin.
 
     Writes {"id", "text", "spans"} for each line, in order: `text` is redacted ([EMAIL], [PHONE],
-    [CARD], [SSN], [IN_AADHAAR], [IN_PAN], [UK_NINO], [IBAN], [IP]); `spans` are [start, end, type]
+    [CARD], [SSN], [IN_AADHAAR], [IN_PAN], [UK_NINO], [IBAN], [IP]); `spans` are start, end, type
     over the text that came IN, counted in code points, end exclusive. Other keys are left out.
 
     Wallets, hashes, UUIDs, times, amounts and versions stay. Names, street addresses and dates of

@@ -61,4 +61,5 @@ def test_help_says_what_is_not_covered() -> None:
     shown = " ".join(CliRunner().invoke(APP, ["--help"]).stdout.split())
     assert "Names, street addresses" in shown
     assert "NOT covered" in shown
+    assert "start, end, type over the text that came IN" in shown
     assert "code points" in shown
