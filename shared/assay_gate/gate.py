@@ -9,7 +9,8 @@ value, `7.8e2` as text for 780, one value before " | " in an enum, a stray quote
 object in doubled braces. Rejected: a missing last brace, a number or boolean for a string, yes and
 no, percent, units, thousands separators, words without quotes unless listed, a one-item list for
 a scalar or an object, null for an array, tuples and sets, closers of the wrong kind, full-width
-punctuation, a wrapper with a second key. A scalar in prose is no answer.
+punctuation, a wrapper with a second key, a comment that stands for something left out. A scalar in
+prose is no answer.
 """
 
 from __future__ import annotations

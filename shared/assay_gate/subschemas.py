@@ -10,9 +10,7 @@ APPLICATORS = frozenset(("$ref", "$dynamicRef", "allOf", "anyOf", "oneOf", "if")
 """Keywords that judge the same value by another subschema."""
 
 
-def member_schemas(
-    name: str, pointer: str, node: dict[str, Any], schema: Schema
-) -> list[Located]:
+def member_schemas(name: str, pointer: str, node: dict[str, Any], schema: Schema) -> list[Located]:
     """Every subschema that says something about the member `name`."""
     places: list[Located] = []
     properties = node.get("properties") or {}
