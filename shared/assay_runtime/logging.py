@@ -7,6 +7,7 @@ import sys
 
 import structlog
 
+from assay_runtime.redaction import redact_event
 from assay_runtime.settings import LogSection
 
 
@@ -18,6 +19,7 @@ def configure(section: LogSection, service: str) -> None:
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
+        redact_event,
     ]
     renderer: structlog.typing.Processor = (
         structlog.processors.JSONRenderer()

@@ -91,7 +91,7 @@ async def test_evidence_survives_a_kill(stack: StackProcess, model: ScriptedMode
     async def look() -> list[dict[str, Any]]:
         try:
             return stack.evidence(request_id=body["request_id"])
-        except httpx.TransportError:
+        except httpx.HTTPError:
             return []  # it is being started again
 
     items = await eventually(look, lambda found: len(found) >= sum(STEPS.values()), 60)
