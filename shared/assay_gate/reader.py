@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from assay_gate.comments import leaves_out
 from assay_gate.config import GateConfig
 from assay_gate.members import bare_key_end, member_starts
 from assay_gate.strings import QuotedReader
-from assay_gate.tokens import OPENING_QUOTES, Unreadable, leaves_out, read_atom, skip_blank
+from assay_gate.tokens import OPENING_QUOTES, Unreadable, read_atom, skip_blank
 from assay_gate.values import child_path, same
 from assay_gate.verdict import Repair, repair
 

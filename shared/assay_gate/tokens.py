@@ -28,11 +28,8 @@ _ATOM_ENDS = frozenset(",]}:[{\"'`“”„‘’<>();=\\\n\r\t \u00a0")
 _WRITTEN_SPACE = ("\\n", "\\r", "\\t")
 _NUMBER_STARTS = frozenset("+-.0123456789")
 _LITERALS = {"true": True, "false": False, "null": None, "none": None}
-_DOTS = ("...", "…")
-_LEFT_OUT = (
-    "omitted", "truncated", "elided", "abridged", "left out", "for brevity", "and so on",
-)  # fmt: skip
-_LEFT_OUT_FIRST = ("remaining", "rest of", "the rest", "add more", "etc")
+DOTS = ("...", "…")
+"""What stands for something left out."""
 _NO_VALUES = frozenset(("nan", "infinity", "inf", "undefined", "nil"))
 
 
@@ -99,17 +96,6 @@ def skip_blank(text: str, position: int) -> tuple[int, bool]:
         commented = True
 
 
-def leaves_out(comments: str) -> bool:
-    """Whether a comment stands for something that was left out: `// ...`, `/* rest omitted */`."""
-    for line in comments.lower().splitlines():
-        words = line.strip(" \t/*#()")
-        if words.startswith(_DOTS + _LEFT_OUT_FIRST) or words.endswith(_DOTS):
-            return True
-        if any(phrase in words for phrase in _LEFT_OUT):
-            return True
-    return False
-
-
 def read_atom(text: str, position: int) -> tuple[Any, int, str | None]:
     """An unquoted value: (value, end, kind of repair or None). Unknown words come back Bare."""
     start = position
@@ -142,7 +128,7 @@ def read_word(word: str, offset: int = 0) -> tuple[Any, str | None]:
         return value, None if word in ("true", "false", "null") else "literal"
     if lower.lstrip("+-") in _NO_VALUES:
         raise Unreadable("not_a_value", f"{word[:20]} is no JSON value", offset)
-    if word.startswith(_DOTS):
+    if word.startswith(DOTS):
         raise Unreadable("elision", "something was left out (…); write every value", offset)
     number = parse_number(word) if word[0] in _NUMBER_STARTS else None
     if number is None:

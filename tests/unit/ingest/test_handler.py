@@ -110,11 +110,13 @@ async def test_a_repeat_gets_the_same_bytes(store: RequestStore) -> None:
 async def test_a_repeat_of_an_ended_request_publishes_nothing(
     store: RequestStore, status: Any
 ) -> None:
-    """X.2: it must not reach the model again; other content is still told."""
-    handler = _handler(store, _Aggregator())
+    """X.2: it must reach neither the aggregator nor the model again; other content is told."""
+    aggregator = _Aggregator()
+    handler = _handler(store, aggregator)
     await _accepted(handler, _record({"address": ADDRESS}))
     await store.conclude([Ending(REQUEST, status, b"{}")], 1)
     assert await _handled(handler, _record({"address": ADDRESS})) == [()]
+    assert aggregator.calls == 1
     refused = await _refused(handler, _record({"address": ADDRESS.lower()}))
     assert refused.code == "idempotency_conflict"
 
