@@ -108,7 +108,8 @@ async def test_two_writers(new_store: Callable[[], EvidenceStore]) -> None:
     """DESIGN §7: writers that read the same after a rebalance keep each event once, without gaps
     and without waiting for each other for ever."""
     one, other = new_store(), new_store()
-    await asyncio.gather(one.open(), other.open())
+    await one.open()
+    await other.open()
     batches = [[entry(partition=n % 3) for n in range(12)] for _ in range(8)]
     async with asyncio.timeout(30):
         await asyncio.gather(
@@ -129,7 +130,8 @@ async def test_a_reader_misses_no_row_of_two_writers(
 ) -> None:
     """Paging by cursor while two writers append sees every row once, in the end."""
     one, other = new_store(), new_store()
-    await asyncio.gather(one.open(), other.open())
+    await one.open()
+    await other.open()
     given = [[entry(partition=n)] for n in (0, 1) for _ in range(40)]
     seen: list[str] = []
     cursor = 0

@@ -139,7 +139,8 @@ async def test_two_replicas_agree(new_store: Callable[[], RequestStore]) -> None
     """Issue 3: one accepted event per request, whoever comes first; outcomes projected by both in
     different orders do not wait for each other for ever."""
     one, other = new_store(), new_store()
-    await asyncio.gather(one.open(), other.open())
+    await one.open()
+    await other.open()
     requests = [_id() for _ in range(20)]
     answers = await asyncio.gather(
         *(
