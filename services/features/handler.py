@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import structlog
+
 from assay.envelope import Message, emit
 from assay.events import (
     Defaulted,
@@ -15,6 +17,8 @@ from assay.events import (
 )
 from assay_runtime.records import Delivery
 from services.features.domain import build_generation_input, extract_wallet_features
+
+log = structlog.get_logger()
 
 SOURCE = "/assay/features"
 
@@ -46,6 +50,12 @@ class FeaturesHandler:
             defaulted=[Defaulted.model_validate(item) for item in extraction.defaulted],
             evm_source=accepted.evm_source,
             evm_sha256=accepted.evm_sha256,
+        )
+        log.info(
+            "features_extracted",
+            request_id=meta.request_id,
+            trace_id=delivery.span.trace_id,
+            defaulted=len(extraction.defaulted),
         )
         process = self._process
         request = GenerationRequested(
