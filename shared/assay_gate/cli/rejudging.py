@@ -20,6 +20,10 @@ answer, or no such step today. `no_verdict`: none was recorded to compare with."
 CHANGES: tuple[Change, ...] = ("accepted", "rejected", "errors", "value")
 
 
+# How the validator and the scorer name an answer that ended before it was whole.
+_NOT_WHOLE = ("finish_reason", "answer_incomplete")
+
+
 @dataclass(frozen=True, slots=True)
 class OldVerdict:
     """What was said then; `output` is None where it was not kept."""
@@ -142,7 +146,7 @@ def from_failure(line: str, file_step: str | None) -> StoredAnswer:
         input=given,
         raw=record.get("raw_response"),
         old=OldVerdict(False, _text(record["failure_stage"]), problems),
-        cut_off=any(error["rule"] == "finish_reason" for error in problems),
+        cut_off=any(error["rule"] in _NOT_WHOLE for error in problems),
     )
 
 

@@ -107,6 +107,11 @@ def test_what_would_change(process: Path, tmp_path: Path) -> None:
             '{"score": 4}',
             errors=[{"path": "$", "rule": "finish_reason", "message": "cut off"}],
         ),
+        failure(
+            "incomplete",
+            '{"score": 4}',
+            errors=[{"path": "$", "rule": "answer_incomplete", "message": "ended by 'length'"}],
+        ),
         failure("elsewhere", "{}", _metadata={"step": "gone"}),
     )
     result = run("--process", process, "--json", "--failures", file)
@@ -116,7 +121,7 @@ def test_what_would_change(process: Path, tmp_path: Path) -> None:
     assert first["before"]["stage"] == "validation"
     assert first["now"]["value"] == {"score": 4}
     counts = summary(result)
-    assert (counts["answers"], counts["none"], counts["not_judged"]) == (7, 1, 3)
+    assert (counts["answers"], counts["none"], counts["not_judged"]) == (8, 1, 4)
     text = run("--process", process, "--failures", file)
     assert "accepted  step rate: rejected → accepted" in text.stdout
 
