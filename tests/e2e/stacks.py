@@ -198,7 +198,9 @@ class StackProcess:
         try:
             while not (tps := sorted(consumer.assignment())):
                 await asyncio.sleep(0.01)
-            await consumer.seek_to_beginning(*tps)
+            # A plain seek: a reset to the beginning may lose against the first one, still under way.
+            for tp, low in (await consumer.beginning_offsets(tps)).items():
+                consumer.seek(tp, low)
             ends = await consumer.end_offsets(tps)
             found: list[ConsumerRecord] = []
             while any([await consumer.position(tp) < ends[tp] for tp in tps]):
