@@ -198,7 +198,7 @@ class StackProcess:
         try:
             while not (tps := sorted(consumer.assignment())):
                 await asyncio.sleep(0.01)
-            # A plain seek: a reset to the beginning may lose against the first one, still under way.
+            # A plain seek: a reset to the beginning may lose against the first one under way.
             for tp, low in (await consumer.beginning_offsets(tps)).items():
                 consumer.seek(tp, low)
             ends = await consumer.end_offsets(tps)
