@@ -64,7 +64,7 @@ async def _demo() -> bool:
         finally:
             await stack.stop()
         verified = _verify(outcomes, public_key, data, console)
-    console.print("\nNext: [bold]assay up[/bold] keeps a stack running (in .venv/bin).")
+    console.print("\nNext: [bold].venv/bin/assay up[/bold] keeps a stack running.")
     return verified
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 from assay_runtime.postgres import PostgresPool
 from assay_runtime.records import Position
+from services.evidence.adapters.evidence_rows import values_of
 from services.evidence.domain import (
     SALT_BYTES,
     Entry,
     Row,
     disputed,
-    header_bytes,
     plan,
     read_header_bytes,
 )
@@ -84,7 +84,7 @@ class PostgresEvidence:
             rows = plan(entries, stored, dict(known), lambda: secrets.token_bytes(SALT_BYTES))
             await db.copy_records_to_table(
                 "evidence",
-                records=[_values(row) for row in rows],
+                records=[values_of(row) for row in rows],
                 columns=[name.strip(' "') for name in _COLUMNS.split(",")],
             )
             await db.executemany(
@@ -133,26 +133,6 @@ async def _stored(db: Any, ids: Sequence[str]) -> dict[str, bytes | None]:
         return {}
     return dict(
         await db.fetch("SELECT event_id, value FROM evidence WHERE event_id = ANY($1)", ids)
-    )
-
-
-def _values(row: Row) -> tuple[object, ...]:
-    entry = row.entry
-    return (
-        row.shard,
-        row.seq,
-        entry.event_id,
-        entry.type,
-        entry.request_id,
-        entry.wallet,
-        entry.timestamp_ms,
-        entry.topic,
-        entry.partition,
-        entry.offset,
-        header_bytes(entry.headers),
-        row.salt,
-        entry.value,
-        row.leaf_hash,
     )
 
 

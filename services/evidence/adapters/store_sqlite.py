@@ -9,12 +9,12 @@ from pathlib import Path
 
 from assay_runtime.records import Position
 from assay_runtime.sqlite import SqliteFile
+from services.evidence.adapters.evidence_rows import values_of
 from services.evidence.domain import (
     SALT_BYTES,
     Entry,
     Row,
     disputed,
-    header_bytes,
     plan,
     read_header_bytes,
 )
@@ -78,7 +78,7 @@ class SqliteEvidence:
             rows = plan(entries, stored, next_seq, lambda: secrets.token_bytes(SALT_BYTES))
             db.executemany(
                 f"INSERT INTO evidence ({_COLUMNS}) VALUES (NULL{', ?' * 14})",
-                [_values(row) for row in rows],
+                [values_of(row) for row in rows],
             )
             db.executemany(
                 "INSERT INTO consumed VALUES (?, ?, ?) ON CONFLICT (topic, partition)"
@@ -136,26 +136,6 @@ def _stored(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes | Non
             db.execute(f"SELECT event_id, value FROM evidence WHERE event_id IN ({marks})", some)
         )
     return found
-
-
-def _values(row: Row) -> tuple[object, ...]:
-    entry = row.entry
-    return (
-        row.shard,
-        row.seq,
-        entry.event_id,
-        entry.type,
-        entry.request_id,
-        entry.wallet,
-        entry.timestamp_ms,
-        entry.topic,
-        entry.partition,
-        entry.offset,
-        header_bytes(entry.headers),
-        row.salt,
-        entry.value,
-        row.leaf_hash,
-    )
 
 
 def _row(row: tuple[int, int, int, str, str, str | None, str | None, int, str, int, int,
