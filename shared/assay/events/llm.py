@@ -40,6 +40,8 @@ class GenerationAnswered(InternalEvent):
 
     `outcome` is "answered" (raw holds the text), "failed" (this attempt brought none: hang,
     protocol error) or "unavailable" (the endpoint was away longer than the patience, DESIGN §5).
+    `served_from` names the event whose accepted answer was served again from the cache, which no
+    model was asked for.
     """
 
     type: ClassVar[str] = "llm.generation.answered.v1"
@@ -58,13 +60,14 @@ class GenerationAnswered(InternalEvent):
     schema_sha256: Sha256 | None = None
     usage: dict[str, int] = {}
     error: ModelFault | None = None
+    served_from: str | None = None
 
 
 class GenerationRejected(InternalEvent):
     """A refused attempt in the shape of seed 4's failure records (SPEC S4.5).
 
     `terminal` when no attempt follows; `reason` then says why and `ends_as` what came of the
-    request: a marked fallback score, or nothing.
+    request: a marked fallback score, the process's empty result, or nothing.
     """
 
     type: ClassVar[str] = "llm.generation.rejected.v1"
@@ -77,11 +80,15 @@ class GenerationRejected(InternalEvent):
     errors: list[FieldError]
     retry_count: Annotated[int, Field(ge=0)]
     reason: Literal["provider_unavailable", "answers_rejected"] | None = None
-    ends_as: Literal["fallback_score", "withheld", "rejected"] | None = None
+    ends_as: Literal["fallback_score", "withheld", "rejected", "empty_result"] | None = None
 
 
 class GenerationAccepted(InternalEvent):
-    """An accepted answer of a process that has no topic of its own."""
+    """An accepted answer of a process that has no topic of its own.
+
+    `final` is False for a step that another one follows; the last one's `output` is the process's
+    result. `fallback` marks the process's empty result and says why it stands there.
+    """
 
     type: ClassVar[str] = "llm.generation.accepted.v1"
 
@@ -90,3 +97,5 @@ class GenerationAccepted(InternalEvent):
     repairs: list[dict[str, Any]] = []
     attempts: Annotated[int, Field(ge=1)]
     model: str | None
+    final: bool = True
+    fallback: Literal["provider_unavailable", "answers_rejected"] | None = None
