@@ -12,6 +12,7 @@ import tempfile
 import time
 import urllib.request
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,11 @@ from rich.table import Table
 from assay.cli.stack import stack_file
 from assay.topics import catalogue
 from deploy.dev.data_folder import claimed
+from deploy.dev.evidence_tokens import (
+    ensure_evidence_tokens,
+    leave_evidence_tokens,
+    remove_evidence_tokens,
+)
 from deploy.dev.plan import BrokerChoice, ModelChoice, PlanError, StackPlan
 from deploy.dev.signing_key import ensure_dev_key
 from deploy.dev.stack import Stack
@@ -85,6 +91,8 @@ async def _up(plan: StackPlan, as_json: bool) -> None:
     started = time.monotonic()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    tokens = ensure_evidence_tokens(plan.data, os.environ)
+    plan = replace(plan, evidence_tokens=tokens)
     stack = Stack(plan, lambda text: console.print(text, style="yellow"))
     ensure_dev_key(plan.data / "signer.key")
     starting = asyncio.create_task(stack.start())
@@ -98,6 +106,7 @@ async def _up(plan: StackPlan, as_json: bool) -> None:
     try:
         await starting
         addresses = stack.addresses(await asyncio.to_thread(_public_key, stack.address("signer")))
+        leave_evidence_tokens(addresses["evidence"], tokens)
         _leave_addresses(addresses)
         if as_json:
             print(json.dumps(addresses), flush=True)
@@ -111,6 +120,7 @@ async def _up(plan: StackPlan, as_json: bool) -> None:
         if not stop.is_set():
             raise
     finally:
+        remove_evidence_tokens()
         _remove_addresses()
         if not as_json:
             console.print("stopping")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
@@ -74,6 +74,7 @@ class StackPlan:
     processes: Path | None = None
     simulator_options: tuple[str, ...] = ()
     network: str = "dev"
+    evidence_tokens: dict[str, str] = field(default_factory=dict, repr=False)
 
     def environment(
         self, service: str, *, bootstrap: str, model_url: str, aggregator_url: str, log: str
@@ -95,6 +96,7 @@ class StackPlan:
                 "ASSAY_HTTP__PORT": str(API_PORT),
                 "ASSAY_INGEST__STORE": store.format("requests"),
                 "ASSAY_INGEST__AGGREGATOR_URL": aggregator_url,
+                "ASSAY_INGEST__PROCESSES": processes,
             },
             "features": {"ASSAY_FEATURES__PROCESSES": processes},
             "scorer": {
@@ -113,6 +115,7 @@ class StackPlan:
             "evidence": {
                 "ASSAY_HTTP__PORT": str(EVIDENCE_PORT),
                 "ASSAY_EVIDENCE__STORE": store.format("evidence"),
+                **self.evidence_tokens,
             },
         }
         return env | {name: value for name, value in own[service].items() if value}

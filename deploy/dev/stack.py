@@ -90,6 +90,7 @@ class Stack:
             "public_key_url": f"{self.address('signer')}/public-key",
             "topics": {topic.name: topic.name for topic in catalogue()},
             "services": {name: self._parts[name].address for name in SERVICES},
+            "data": str(self._plan.data.resolve()),
             "pid": os.getpid(),
         }
 
@@ -141,7 +142,7 @@ class Stack:
     async def _start_broker(self) -> None:
         choice = self._plan.broker
         if choice.kind == "embedded":
-            topics = [(topic.name, EMBEDDED_PARTITIONS) for topic in catalogue().everything()]
+            topics = [(topic.name, EMBEDDED_PARTITIONS) for topic in catalogue().on_broker()]
             self._embedded = EmbeddedBroker(topics)
             try:
                 await asyncio.to_thread(self._embedded.start)

@@ -9,7 +9,8 @@ from assay_runtime.topic_admin import TopicReport, TopicSpec, ensure_topics
 
 
 def specs(partitions: int | None = None, replication: int | None = None) -> list[TopicSpec]:
-    """Every topic and dead-letter topic; the catalogue's own counts where none are given."""
+    """Every topic, dead-letter topic and retry topic; the catalogue's own counts where none are
+    given."""
     return [
         TopicSpec(
             topic.name,
@@ -17,7 +18,7 @@ def specs(partitions: int | None = None, replication: int | None = None) -> list
             replication or topic.replication,
             topic.broker_config(),
         )
-        for topic in catalogue().everything()
+        for topic in catalogue().on_broker()
     ]
 
 

@@ -7,13 +7,13 @@ import ipaddress
 from assay.topics import catalogue
 from assay_runtime.opening import opened
 from assay_runtime.pipeline import Pipeline
-from assay_runtime.records import raw_decoder
 from assay_runtime.service import Service
 from assay_runtime.settings import SettingsError
 from assay_runtime.stores import sqlite_path
+from services.evidence.access import Access
 from services.evidence.adapters.store_postgres import PostgresEvidence
 from services.evidence.adapters.store_sqlite import SqliteEvidence
-from services.evidence.handler import EvidenceHandler
+from services.evidence.handler import EvidenceHandler, entry_decoder
 from services.evidence.pages import build_pages
 from services.evidence.settings import EvidenceSettings
 from services.evidence.store import EvidenceStore
@@ -38,11 +38,12 @@ def build(settings: EvidenceSettings) -> Service:
             f"ASSAY_HTTP__HOST is {host}, beyond loopback: set ASSAY_EVIDENCE__TOKEN first"
         )
     store = open_store(section.store)
-    handler = EvidenceHandler(store, section.tenant, settings.kafka.log)
+    handler = EvidenceHandler(store, settings.kafka.log)
+    access = Access(section.token, section.full_text_token, section.erasure_token)
     pipeline = Pipeline(
         name=NAME,
         topics=CONSUMES,
-        decode=raw_decoder,
+        decode=entry_decoder(section.tenant, settings.kafka.log),
         handler=handler,
         max_records=section.batch,
         keeps_dead_letters=False,
@@ -51,7 +52,7 @@ def build(settings: EvidenceSettings) -> Service:
     return Service(
         name=NAME,
         pipelines=[pipeline],
-        app=build_pages(store, section.token),
+        app=build_pages(store, access),
         resources=[opened(store, "evidence store")],
     )
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import structlog
 from prometheus_client import Counter
 
+from assay.envelope import Attributes
 from assay.events import WalletScoreSigned
-from assay_runtime.records import Delivery, Position
+from assay_runtime.records import Decoder, Delivery, Position, Record
 from assay_runtime.stage import Outcome
-from services.evidence.domain import entry_of
+from services.evidence.domain import Entry, entry_of
 from services.evidence.store import EvidenceStore
 
 log = structlog.get_logger()
@@ -20,41 +20,46 @@ log = structlog.get_logger()
 KEPT = Counter("assay_evidence_rows_total", "Records kept")
 
 
+def entry_decoder(tenant: str, log_name: str = "") -> Decoder:
+    """Decoder of any record into the entry that is kept of it; nothing can be wrong with one."""
+
+    def decode(record: Record) -> Delivery[Entry]:
+        entry = entry_of(
+            record.topic,
+            record.partition,
+            record.offset,
+            record.timestamp_ms,
+            record.headers,
+            record.value or b"",
+            tenant=tenant,
+            key=record.key,
+            log=log_name,
+        )
+        attributes = Attributes(entry.event_id, "", entry.type, entry.request_id)
+        return Delivery(record, entry, attributes, record.span())
+
+    return decode
+
+
 class EvidenceHandler:
     """Sink: every record is kept, none is published."""
 
-    def __init__(self, store: EvidenceStore, tenant: str, log: str = "") -> None:
+    def __init__(self, store: EvidenceStore, log_name: str = "") -> None:
         self._store = store
-        self._tenant = tenant
-        self._log = log
+        self._log = log_name
 
-    async def __call__(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
-        records = [delivery.record for delivery in deliveries]
-        entries = [
-            entry_of(
-                record.topic,
-                record.partition,
-                record.offset,
-                record.timestamp_ms,
-                record.headers,
-                record.value or b"",
-                tenant=self._tenant,
-                key=record.key,
-                log=self._log,
-            )
-            for record in records
-        ]
+    async def __call__(self, deliveries: Sequence[Delivery[Entry]], /) -> Sequence[Outcome]:
         positions = {
             self._stored(Position(record.topic, record.partition)): record.offset + 1
-            for record in records
+            for record in (delivery.record for delivery in deliveries)
         }
-        rows = await self._store.append(entries, positions)
+        rows = await self._store.append([delivery.event for delivery in deliveries], positions)
         KEPT.inc(len(rows))
         self._say(deliveries, {row.entry.event_id for row in rows})
         return [()] * len(deliveries)
 
     @staticmethod
-    def _say(deliveries: Sequence[Delivery[Any]], kept: set[str]) -> None:
+    def _say(deliveries: Sequence[Delivery[Entry]], kept: set[str]) -> None:
         """One line for each score whose signature is on record: the end of its trace."""
         for delivery in deliveries:
             if delivery.record.topic == WalletScoreSigned.type and delivery.id in kept:

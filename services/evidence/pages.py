@@ -1,136 +1,134 @@
-"""`GET /evidence`: what is kept, by request, wallet, type and time, a page at a time."""
+"""`GET /evidence`, `GET /attempts` and `POST /erasures`: what is kept, a page at a time."""
 
 from __future__ import annotations
 
-import base64
-import hmac
-import json
-from collections.abc import Mapping
-from datetime import UTC, datetime
-from typing import Any
+import asyncio
+from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from assay_runtime.failures import Pause
 from assay_runtime.problem import problem
 from assay_runtime.problem_handlers import problem_handlers
-from services.evidence.domain import Row
-from services.evidence.store import EvidenceStore, Query
+from services.evidence.access import Access
+from services.evidence.domain.attempts import ANSWERS, VERDICTS, Cause, Judged, verdicts_of
+from services.evidence.erasing import erasing
+from services.evidence.parameters import (
+    MOST,
+    BadParameter,
+    fields_of,
+    flag,
+    given,
+    place_of,
+    query_of,
+)
+from services.evidence.showing import attempt_bytes, item_bytes, page_bytes
+from services.evidence.store import EvidenceStore, Page, Query
 
-_LIMIT = 100
-_MOST = 1_000
 _PAGE_BYTES = 8_388_608
-_PARAMETERS = ("request_id", "wallet", "type", "since", "limit", "after")
-_MOST_NUMBER = 2**63 - 1
+# Redaction takes up to some 10 us a character of hostile text, less than 1 us of a wallet's data.
+_REDACTED_BYTES = 524_288
+_EVIDENCE = ("request_id", "wallet", "type", "since", "limit", "after", "fields", "full")
+_ATTEMPTS = ("request_id", "limit", "after", "full")
 
 
-class _BadParameter(ValueError):
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(reason)
-        self.name = name
+class EvidencePages:
+    """The pages of one store. What they show is made in one thread beside the event loop, so
+    that a page that is hard to redact delays other readers and never the intake."""
 
+    def __init__(self, store: EvidenceStore, access: Access) -> None:
+        self._store = store
+        self._access = access
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="evidence-pages")
 
-def build_pages(store: EvidenceStore, token: str) -> Starlette:
-    """The pages; with a token set, requests need `Authorization: Bearer <token>`."""
-
-    async def evidence(request: Request) -> Response:
-        if token and not _authorised(request, token):
-            return problem(
-                401,
-                "unauthorized",
-                "a bearer token is needed to read evidence",
-                headers={"WWW-Authenticate": "Bearer"},
+    async def evidence(self, request: Request) -> Response:
+        asked = given(request, _EVIDENCE)
+        full, fields = flag(asked, "full"), fields_of(asked)
+        query, (after, limit) = query_of(asked), place_of(asked)
+        if refusal := self._access.refuse_reading(request, full=full):
+            return refusal
+        most = _PAGE_BYTES if full or fields is not None else _REDACTED_BYTES
+        page = await self._store.query(query, after, limit, most)
+        erasures = await self._erasures(page)
+        return await self._shown(
+            lambda: page_bytes(
+                [item_bytes(at, row, erasures, full=full, fields=fields) for at, row in page.rows],
+                page.next,
+                full=full,
             )
-        try:
-            query, after, limit = _asked(request)
-        except _BadParameter as bad:
-            return problem(400, "bad_parameter", str(bad), pointer=bad.name)
-        try:
-            page = await store.query(query, after, limit, _PAGE_BYTES)
-        except Pause as outage:
-            return problem(503, "store_unavailable", str(outage), headers={"Retry-After": "5"})
-        body = {"items": [shown(cursor, row) for cursor, row in page.rows], "next": page.next}
-        return JSONResponse(body)
+        )
 
+    async def attempts(self, request: Request) -> Response:
+        asked = given(request, _ATTEMPTS)
+        full, (after, limit) = flag(asked, "full"), place_of(asked)
+        if "request_id" not in asked:
+            raise BadParameter("request_id", "request_id is needed")
+        if refusal := self._access.refuse_reading(request, full=full):
+            return refusal
+        query = Query(request_id=asked["request_id"], type=ANSWERS)
+        most = _PAGE_BYTES if full else _REDACTED_BYTES
+        page = await self._store.query(query, after, limit, most)
+        verdicts = await self._verdicts(query)
+        erasures = await self._erasures(page)
+        return await self._shown(
+            lambda: page_bytes(
+                [attempt_bytes(at, row, verdicts, erasures, full=full) for at, row in page.rows],
+                page.next,
+                full=full,
+            )
+        )
+
+    async def _verdicts(self, query: Query) -> dict[Cause, Judged]:
+        """The verdicts of a request without its texts, which a page of rows may hold many of."""
+        found: dict[Cause, Judged] = {}
+        for kind in VERDICTS:
+            after: int | None = 0
+            while after is not None:
+                page = await self._store.query(replace(query, type=kind), after, MOST, _PAGE_BYTES)
+                found = verdicts_of(row for _, row in page.rows) | found
+                after = page.next
+        return found
+
+    async def _erasures(self, page: Page) -> dict[str, bytes]:
+        names = {row.erased_by for _, row in page.rows if row.erased_by}
+        return await self._store.values(names) if names else {}
+
+    async def _shown(self, make: Callable[[], bytes]) -> Response:
+        body = await asyncio.get_running_loop().run_in_executor(self._thread, make)
+        return Response(body, media_type="application/json")
+
+
+def build_pages(store: EvidenceStore, access: Access) -> Starlette:
+    """The pages; `access` says who may read what."""
+    pages = EvidencePages(store, access)
     return Starlette(
-        routes=[Route("/evidence", evidence), Route("/", evidence)],
+        routes=[
+            Route("/evidence", _answered(pages.evidence)),
+            Route("/", _answered(pages.evidence)),
+            Route("/attempts", _answered(pages.attempts)),
+            Route("/erasures", _answered(erasing(store, access)), methods=["POST"]),
+        ],
         exception_handlers=problem_handlers(),
     )
 
 
-def _asked(request: Request) -> tuple[Query, int, int]:
-    """What the parameters ask for: filters, the cursor to go on behind, rows a page."""
-    given: dict[str, str] = {}
-    for name, text in request.query_params.multi_items():
-        if name not in _PARAMETERS:
-            raise _BadParameter(name[:64], f"no such parameter; there are {', '.join(_PARAMETERS)}")
-        if name in given:
-            raise _BadParameter(name, f"{name} is given more than once")
-        if not text.isprintable():
-            raise _BadParameter(name, f"{name} has characters that cannot be printed")
-        given[name] = text
-    query = Query(
-        request_id=given.get("request_id"),
-        wallet=given["wallet"].lower() if "wallet" in given else None,
-        type=given.get("type"),
-        since_ms=_since(given["since"]) if "since" in given else None,
-    )
-    return query, _number(given, "after", 0), min(_MOST, max(1, _number(given, "limit", _LIMIT)))
+_Endpoint = Callable[[Request], Awaitable[Response]]
 
 
-def _number(given: Mapping[str, str], name: str, default: int) -> int:
-    text = given.get(name)
-    if text is None:
-        return default
-    if not (text.isascii() and text.isdecimal()) or int(text[:20]) > _MOST_NUMBER:
-        raise _BadParameter(name, f"{name} is a whole number")
-    return int(text)
+def _answered(page: _Endpoint) -> _Endpoint:
+    """The page, with bad parameters and outages answered as problems."""
 
+    async def answer(request: Request) -> Response:
+        try:
+            return await page(request)
+        except BadParameter as bad:
+            return problem(400, "bad_parameter", str(bad), pointer=bad.name)
+        except Pause as outage:
+            return problem(503, "store_unavailable", str(outage), headers={"Retry-After": "5"})
 
-def _authorised(request: Request, token: str) -> bool:
-    scheme, _, given = request.headers.get("authorization", "").partition(" ")
-    return scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode())
-
-
-def _since(text: str) -> int:
-    """Milliseconds since 1970 from those or from an ISO 8601 time, UTC unless it says otherwise."""
-    if text.isascii() and text.isdecimal():
-        return min(int(text[:20]), _MOST_NUMBER)
-    try:
-        when = datetime.fromisoformat(text)
-        when = when if when.tzinfo else when.replace(tzinfo=UTC)
-        return int(when.timestamp() * 1000)
-    except (ValueError, OverflowError) as error:
-        raise _BadParameter(
-            "since", "since is neither milliseconds since 1970 nor an ISO 8601 time"
-        ) from error
-
-
-def shown(cursor: int, row: Row) -> dict[str, Any]:
-    """A row as JSON: `payload` is the value parsed where it is JSON, else `payload_base64`."""
-    entry = row.entry
-    item: dict[str, Any] = {
-        "cursor": cursor,
-        "shard": row.shard,
-        "seq": row.seq,
-        "event_id": entry.event_id,
-        "type": entry.type,
-        "request_id": entry.request_id,
-        "wallet": entry.wallet,
-        "timestamp_ms": entry.timestamp_ms,
-        "topic": entry.topic,
-        "partition": entry.partition,
-        "offset": entry.offset,
-        "leaf_hash": row.leaf_hash.hex(),
-        "headers": {
-            name: (value or b"").decode("utf-8", "replace") for name, value in entry.headers
-        },
-    }
-    try:
-        item["payload"] = json.loads(entry.value)
-    except (ValueError, RecursionError):
-        item["payload_base64"] = base64.b64encode(entry.value).decode()
-    return item
+    return answer

@@ -13,7 +13,17 @@ class EvidenceSection(Section):
     store: str = Field(
         "sqlite:///data/evidence.sqlite", description="sqlite:///PATH or postgresql://…"
     )
-    token: str = Field("", description="bearer token of the pages; needed beyond loopback")
+    token: str = Field(
+        "", repr=False, description="bearer token of the redacted pages; needed beyond loopback"
+    )
+    full_text_token: str = Field(
+        "",
+        repr=False,
+        description="bearer token of unredacted text (`?full=true`); unset: not over HTTP at all",
+    )
+    erasure_token: str = Field(
+        "", repr=False, description="bearer token of `POST /erasures`; unset: not over HTTP at all"
+    )
     tenant: str = Field("default", description="tenant of the input topic")
     batch: int = Field(500, ge=1, description="records per transaction")
 

@@ -1,4 +1,4 @@
-"""The evidence store as the handler and the pages see it."""
+"""What evidence needs of a store."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from assay_runtime.records import Position
 from services.evidence.domain import Entry, Row
+from services.evidence.domain.erasure import Erased, Erasure
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,7 @@ def page_of(sizes: Sequence[tuple[int, int]], limit: int, max_bytes: int) -> tup
 
 
 class EvidenceStore(Protocol):
-    """Append-only. Raises Pause while the database is away."""
+    """Append-only, but for the text of erased rows. Raises Pause while the database is away."""
 
     async def open(self) -> None: ...
 
@@ -63,4 +64,17 @@ class EvidenceStore(Protocol):
 
     async def query(self, query: Query, after: int, limit: int, max_bytes: int) -> Page:
         """The rows behind cursor `after`, as `page_of` cuts them."""
+        ...
+
+    async def values(self, event_ids: Collection[str]) -> dict[str, bytes]:
+        """The values kept of these events, of those that are there and not erased."""
+        ...
+
+    async def erasable(self, erasure: Erasure) -> int:
+        """How many rows `erase` would empty."""
+        ...
+
+    async def erase(self, erasure: Erasure) -> Erased:
+        """Empty value, headers and salt of the rows and append the rows that say so. What fails
+        on the way can be asked for again."""
         ...

@@ -1,9 +1,8 @@
-"""Accepted to features and to the model's first request."""
+"""Accepted to features and to the first request of the process and of its shadows."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import structlog
 
@@ -15,6 +14,9 @@ from assay.events import (
     WalletFeatures,
     WalletFeaturesExtracted,
 )
+from assay_gate.chain import request_meta
+from assay_gate.process import Process
+from assay_gate.process_registry import ProcessRegistry
 from assay_runtime.records import Delivery
 from services.features.domain import build_generation_input, extract_wallet_features
 
@@ -23,21 +25,13 @@ log = structlog.get_logger()
 SOURCE = "/assay/features"
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
-    """What a generation request names: the recorded hash judges its answer (DESIGN §2)."""
-
-    id: str
-    version: str
-    hash: str
-    step: str
-
-
 class FeaturesHandler:
-    """Pure function of an accepted event."""
+    """Pure function of an accepted event: features, the process's request, and one request to
+    each of its shadows that takes this wallet."""
 
-    def __init__(self, process: ProcessIdentity) -> None:
+    def __init__(self, process: Process, processes: ProcessRegistry) -> None:
         self._process = process
+        self._processes = processes
 
     def __call__(self, delivery: Delivery[WalletEventAccepted]) -> Sequence[Message]:
         accepted = delivery.event
@@ -57,26 +51,20 @@ class FeaturesHandler:
             trace_id=delivery.span.trace_id,
             defaulted=len(extraction.defaulted),
         )
-        process = self._process
-        request = GenerationRequested(
-            meta=meta.model_copy(
-                update={
-                    "process_id": process.id,
-                    "process_version": process.version,
-                    "process_hash": process.hash,
-                    "step": process.step,
-                    "unit_id": meta.request_id,
-                }
-            ),
-            input=build_generation_input(
-                accepted.address,
-                extraction,
-                [entry.model_dump() for entry in accepted.questionnaire],
-                accepted.evm_source,
-                accepted.evm_sha256,
-            ),
+        given = build_generation_input(
+            accepted.address,
+            extraction,
+            [entry.model_dump() for entry in accepted.questionnaire],
+            accepted.evm_source,
+            accepted.evm_sha256,
         )
+        # Shadows' requests share the key, so they stand behind: a first attempt is not held up.
+        shadows = self._processes.shadows_for(self._process.id, accepted.key)
+        requests = [
+            GenerationRequested(meta=request_meta(process, meta), input=given)
+            for process in (self._process, *shadows)
+        ]
         return [
             emit(event, topic=event.type, source=SOURCE, parent_id=delivery.id)
-            for event in (features, request)
+            for event in (features, *requests)
         ]

@@ -2,74 +2,44 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 import uuid
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from typing import Any
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.responses import Response
 from starlette.requests import ClientDisconnect
 
 from assay.envelope import Message
 from assay.events import WalletEventSubmitted
-from assay.ids import request_id
 from assay.submission import SubmissionError
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.problem import problem
-from assay_runtime.problem_handlers import problem_handlers
-from assay_runtime.publisher import Publisher
-from assay_runtime.tracing import new_trace, parse_traceparent
 from services.ingest.answers import answer, may_be_tried_again, refused, unavailable
 from services.ingest.api_docs import GET_SCORE, GET_SCORES, POST_SCORE
+from services.ingest.asking import Asked, Asking, OtherContent, identified
 from services.ingest.bodies import Bodies, Room
 from services.ingest.domain.submission import (
     Submission,
     parse_submission,
     submission_for_address,
 )
-from services.ingest.results import Waiting
 from services.ingest.settings import IngestSection
-from services.ingest.store import Known, RequestStore
-
-log = structlog.get_logger()
+from services.ingest.store import Known
 
 SOURCE = "/assay/http"
-_MAX_KEY = 255
-_PUBLISH_S = 10.0
 
 
 class ScoreApi:
     """`POST /score`, `GET /score?address=`, `GET /scores/{request_id}` (SPEC S3.8)."""
 
-    def __init__(
-        self,
-        section: IngestSection,
-        tenant: str,
-        store: RequestStore,
-        waiting: Waiting,
-        publisher: Publisher,
-    ) -> None:
+    def __init__(self, section: IngestSection, asking: Asking) -> None:
         self._section = section
-        self._tenant = tenant
-        self._store = store
-        self._waiting = waiting
-        self._publisher = publisher
+        self._asking = asking
         self._bodies = Bodies(section.max_body_bytes)
-        self._broken: Stop | None = None
-        self._broke = asyncio.Event()
 
-    def app(self) -> FastAPI:
-        app = FastAPI(
-            title="Assay",
-            version="1",
-            description="Wallet events in, checked and signed reputation scores out.",
-            exception_handlers=problem_handlers(),
-        )
+    def add_to(self, app: FastAPI) -> None:
         app.add_api_route("/score", self._post_score, methods=["POST"], openapi_extra=POST_SCORE,
                           response_model=None, name="score a wallet")  # fmt: skip
         app.add_api_route("/score", self._get_score, methods=["GET"], openapi_extra=GET_SCORE,
@@ -77,13 +47,6 @@ class ScoreApi:
         app.add_api_route("/scores/{request}", self._get_scores, methods=["GET"],
                           openapi_extra=GET_SCORES, response_model=None,
                           name="what became of a request")  # fmt: skip
-        return app
-
-    async def watch(self) -> None:
-        """Raises Stop once the publisher is beyond repair; only a restart helps then."""
-        await self._broke.wait()
-        if self._broken is not None:
-            raise self._broken
 
     async def _post_score(self, request: Request) -> Response:
         async def read(room: Room) -> Submission:
@@ -100,35 +63,31 @@ class ScoreApi:
     async def _get_scores(self, request: Request) -> Response:
         asked = request.path_params["request"]
         try:
-            known = await self._store.status(str(uuid.UUID(asked)))
+            known = await self._asking.known(str(uuid.UUID(asked)))
         except ValueError:
             return problem(404, "request_unknown", "a request id is a UUID", pointer="request")
         except Pause as outage:
             return unavailable(outage)
-        if known is None:
+        # What came through the Intelligence API is its tenant's; nobody is asked for a key here.
+        if known is None or known.owner is not None:
             return problem(404, "request_unknown", f"no request {uuid.UUID(asked)} is known here")
         return answer(known)
 
     async def _scored(
         self, request: Request, read: Callable[[Room], Awaitable[Submission]]
     ) -> Response:
-        if len(self._waiting) >= self._section.max_waiting:
+        if self._asking.full:
             return problem(503, "busy", "too many requests are waiting for a score",
                            headers={"Retry-After": "5"})  # fmt: skip
         try:
             known = await self._submitted(request, read)
-            if isinstance(known, Response):
-                return known
-            if known.outcome is None:
-                ended = await self._until_gone(request, known.request_id)
-                known = ended or known
+            known = await self._asking.ended(request, known, self._section.reply_deadline_s)
         except SubmissionError as error:
             return refused(error)
-        except (Pause, TimeoutError) as error:
-            return unavailable(error)
-        except Stop as error:
-            self._broken = error
-            self._broke.set()
+        except OtherContent as error:
+            return problem(422, "idempotency_conflict", str(error), pointer="Idempotency-Key",
+                           request_id=error.request_id)  # fmt: skip
+        except (Pause, TimeoutError, Stop) as error:
             return unavailable(error)
         except DeadLetter as error:
             return problem(413, error.code, str(error))
@@ -138,68 +97,17 @@ class ScoreApi:
 
     async def _submitted(
         self, request: Request, read: Callable[[Room], Awaitable[Submission]]
-    ) -> Known | Response:
-        """Announce and publish. A repeat of an ended request is answered from the table. The
-        body and what was read from it are gone when this returns: the wait can be long."""
-        key = request.headers.get("idempotency-key")
-        if key is not None and not (0 < len(key) <= _MAX_KEY and key.isprintable()):
-            raise SubmissionError(
-                "bad_idempotency_key",
-                "Idempotency-Key",
-                f"Idempotency-Key has 1 to {_MAX_KEY} printable characters",
-            )
+    ) -> Known:
+        """Announced and published, or as the table knows it. The body and what was read from it
+        are gone when this returns: the wait can be long."""
+        event_id, identity = identified(request, self._section.tenant, SOURCE)
         with self._bodies.room() as room:
             submission = await read(room)
             self._check_data(submission)
-            event_id = key or str(uuid.uuid4())
-            identity = request_id(self._tenant, SOURCE, event_id)
-            content = submission.content_sha256
-            known = await self._store.announce(identity, content, time.time_ns() // 1_000_000)
-            if known.content_sha256 != content:
-                return problem(422, "idempotency_conflict",
-                               "this Idempotency-Key was used before with other content",
-                               pointer="Idempotency-Key", request_id=identity)  # fmt: skip
-            if may_be_tried_again(known):
-                await self._store.reopen(identity)
-                known = replace(known, status="pending", outcome=None)
-            if known.outcome is None:
-                await self._publish(request, submission, event_id, identity)
-        return known
-
-    async def _until_gone(self, request: Request, identity: str) -> Known | None:
-        """The ended request; None after the deadline, or when the client has gone: what nobody
-        waits for must not hold one of the places."""
-        outcome = asyncio.create_task(self._waiting.outcome(identity, self._deadline(request)))
-        gone = asyncio.create_task(_disconnected(request))
-        try:
-            await asyncio.wait((outcome, gone), return_when=asyncio.FIRST_COMPLETED)
-            return await outcome if outcome.done() else None
-        finally:
-            outcome.cancel()
-            gone.cancel()
-            await asyncio.gather(outcome, gone, return_exceptions=True)
-
-    async def _publish(
-        self, request: Request, submission: Submission, event_id: str, identity: str
-    ) -> None:
-        parent = parse_traceparent(request.headers.get("traceparent"))
-        span = parent.child() if parent else new_trace()
-        message = Message(
-            WalletEventSubmitted.type,
-            submission.key.encode(),
-            _sent(submission),
-            (
-                ("content-type", b"application/json"),
-                ("ce_specversion", b"1.0"),
-                ("ce_id", event_id.encode()),
-                ("ce_source", SOURCE.encode()),
-                ("ce_type", WalletEventSubmitted.type.encode()),
-                ("ce_subject", submission.key.encode()),
-            ),
-        )
-        async with asyncio.timeout(_PUBLISH_S):
-            await self._publisher.publish([(message, span.traceparent)])
-        log.info("submission_published", request_id=identity, trace_id=span.trace_id)
+            asked = Asked(event_id, identity, submission.content_sha256)
+            return await self._asking.submit(
+                request, asked, lambda: _message(submission, event_id), may_be_tried_again
+            )
 
     def _check_data(self, submission: Submission) -> None:
         if submission.evm_data is not None and not self._section.inline_evm_data:
@@ -211,20 +119,6 @@ class ScoreApi:
                 "missing_field", "/evm_data", "evm_data is missing and no aggregator is configured"
             )
 
-    def _deadline(self, request: Request) -> float:
-        """The configured deadline, or less where `Prefer: wait=SECONDS` (RFC 7240) asks so."""
-        for preference in request.headers.get("prefer", "").split(","):
-            name, _, seconds = preference.strip().partition("=")
-            if name.lower() == "wait" and seconds.isdigit():
-                return min(float(seconds), self._section.reply_deadline_s)
-        return self._section.reply_deadline_s
-
-
-async def _disconnected(request: Request) -> None:
-    """Returns when the client has closed the connection; the body has been read before."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
-
 
 def _only(request: Request, name: str) -> str:
     """The one query parameter of that name; others would be silently without effect."""
@@ -235,6 +129,22 @@ def _only(request: Request, name: str) -> str:
     if len(values) != 1:
         raise SubmissionError("missing_field", name, f"the parameter {name} is needed once")
     return values[0]
+
+
+def _message(submission: Submission, event_id: str) -> Message:
+    return Message(
+        WalletEventSubmitted.type,
+        submission.key.encode(),
+        _sent(submission),
+        (
+            ("content-type", b"application/json"),
+            ("ce_specversion", b"1.0"),
+            ("ce_id", event_id.encode()),
+            ("ce_source", SOURCE.encode()),
+            ("ce_type", WalletEventSubmitted.type.encode()),
+            ("ce_subject", submission.key.encode()),
+        ),
+    )
 
 
 def _sent(submission: Submission) -> bytes:

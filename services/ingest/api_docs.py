@@ -69,7 +69,7 @@ _PENDING = {
     },
 }
 _RESPONSES = {"200": _SCORE, "202": _PENDING, "default": _PROBLEM}
-_IDEMPOTENCY_KEY = {
+IDEMPOTENCY_KEY = {
     "name": "Idempotency-Key",
     "in": "header",
     "description": "The same key with the same content is the same request",
@@ -77,7 +77,7 @@ _IDEMPOTENCY_KEY = {
 }
 
 POST_SCORE: dict[str, Any] = {
-    "parameters": [_IDEMPOTENCY_KEY],
+    "parameters": [IDEMPOTENCY_KEY],
     "requestBody": {
         "required": True,
         "content": {
@@ -108,7 +108,7 @@ POST_SCORE: dict[str, Any] = {
 }
 GET_SCORE: dict[str, Any] = {
     "parameters": [
-        _IDEMPOTENCY_KEY,
+        IDEMPOTENCY_KEY,
         {
             "name": "address",
             "in": "query",

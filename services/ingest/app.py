@@ -1,25 +1,36 @@
-"""Ingest: the HTTP API and the input topic in, accepted wallet events out; outcomes back in."""
+"""Ingest: the HTTP APIs and the input topic in, accepted wallet events and generation requests
+out; outcomes back in."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from contextlib import AbstractAsyncContextManager
 
-from assay.events import WalletEventAccepted, WalletEventSubmitted
+from fastapi import FastAPI
+
+from assay.events import GenerationRequested, WalletEventAccepted, WalletEventSubmitted
 from assay.topics import catalogue
 from assay_runtime.failures import Pause
 from assay_runtime.opening import opened
 from assay_runtime.pipeline import Pipeline
+from assay_runtime.processes import process_folder
 from assay_runtime.publisher import Publisher
 from assay_runtime.records import raw_decoder
 from assay_runtime.service import Service
 from assay_runtime.stores import sqlite_path
+from services.ingest.access import Access
 from services.ingest.adapters.aggregator_http import AggregatorClient
 from services.ingest.adapters.requests_postgres import PostgresRequests
 from services.ingest.adapters.requests_sqlite import SqliteRequests
 from services.ingest.api import ScoreApi
+from services.ingest.asking import Asking
 from services.ingest.handler import IngestHandler, submission_decoder
+from services.ingest.intelligence import IntelligenceApi
+from services.ingest.intelligence_answers import error_handlers
+from services.ingest.intelligence_processes import read_processes, versions_in_use
+from services.ingest.keys_store import open_key_store
 from services.ingest.results import ResultsHandler, Waiting
 from services.ingest.settings import IngestSettings
 from services.ingest.store import RequestStore
@@ -27,7 +38,7 @@ from services.ingest.store import RequestStore
 NAME = "ingest"
 CONSUMES = (WalletEventSubmitted.type,)
 PROJECTS = tuple(topic.name for topic in catalogue().everything() if NAME in topic.sinks)
-PRODUCES = (WalletEventSubmitted.type, WalletEventAccepted.type)
+PRODUCES = (WalletEventSubmitted.type, WalletEventAccepted.type, GenerationRequested.type)
 _HOUSEKEEPING_S = 600
 
 
@@ -40,7 +51,11 @@ def open_store(url: str) -> RequestStore:
 def build(settings: IngestSettings) -> Service:
     """The service from its settings."""
     section = settings.ingest
+    processes = read_processes(process_folder(section.processes))
     store = open_store(section.store)
+    access = Access(
+        open_key_store(section.store), per_key=section.per_key, per_tenant=section.per_tenant
+    )
     waiting = Waiting(store)
     publisher = Publisher(settings.kafka, "ingest-api", "ingest.api")
     aggregator = (
@@ -57,6 +72,8 @@ def build(settings: IngestSettings) -> Service:
     )
     resources: list[AbstractAsyncContextManager[object]] = [
         opened(store, "request store"),
+        versions_in_use(store, processes),
+        opened(access, "API keys"),
         opened(publisher, "broker"),
     ]
     if aggregator is not None:
@@ -71,7 +88,16 @@ def build(settings: IngestSettings) -> Service:
             except Pause:
                 continue
 
-    api = ScoreApi(section, section.tenant, store, waiting, publisher)
+    asking = Asking(store, waiting, publisher, section.max_waiting)
+    app = FastAPI(
+        title="Assay",
+        version="1",
+        description="Wallet events in, checked and signed reputation scores out; and any process "
+        "for holders of an API key.",
+        exception_handlers=error_handlers(lambda: str(uuid.uuid4())),
+    )
+    ScoreApi(section, asking).add_to(app)
+    IntelligenceApi(section, processes, access, asking).add_to(app)
     return Service(
         name=NAME,
         pipelines=[
@@ -93,8 +119,8 @@ def build(settings: IngestSettings) -> Service:
                 keeps_dead_letters=False,
             ),
         ],
-        app=api.app(),
+        app=app,
         resources=resources,
-        background=[waiting.poll, forget_old_requests, api.watch],
+        background=[waiting.poll, forget_old_requests, asking.watch],
         drain_s=section.aggregator_deadline_s + 1,
     )

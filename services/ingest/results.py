@@ -12,8 +12,9 @@ from typing import Any
 import structlog
 
 from assay.client import read_outcome
+from assay.envelope import text_headers
 from assay_runtime.failures import Pause
-from assay_runtime.records import Delivery
+from assay_runtime.records import Delivery, Record
 from assay_runtime.stage import Outcome
 from services.ingest.store import Ending, Known, RequestStore
 
@@ -23,7 +24,11 @@ _POLL_S = 0.1
 
 
 class ResultsHandler:
-    """Sink of signed scores, rejections and dead letters."""
+    """Sink of signed scores, accepted answers, rejections and dead letters.
+
+    Ends of wallet events are kept for whoever published them; those of other requests, of a batch
+    or of a client on the bus, only where they came through the Intelligence API.
+    """
 
     def __init__(self, store: RequestStore, waiting: Waiting) -> None:
         self._store = store
@@ -43,13 +48,22 @@ class ResultsHandler:
             if outcome is not None:
                 endings.append(
                     Ending(
-                        outcome.request_id, outcome.status, json.dumps(outcome.to_json()).encode()
+                        outcome.request_id,
+                        outcome.status,
+                        json.dumps(outcome.to_json()).encode(),
+                        owned_only=outcome.status == "accepted" or not _of_wallet(record),
                     )
                 )
         if endings:
             await self._store.conclude(endings, time.time_ns() // 1_000_000)
             self._waiting.wake({ending.request_id for ending in endings})
         return [()] * len(deliveries)
+
+
+def _of_wallet(record: Record) -> bool:
+    """Whether a wallet event led to the record; a submission that could not be read counts."""
+    of_wallet = record.topic.startswith("wallet.")
+    return of_wallet or "ce_subject" in text_headers(record.headers)
 
 
 class Waiting:

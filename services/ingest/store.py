@@ -1,36 +1,66 @@
-"""What ingest remembers of requests: the accepted event, and how each request ended."""
+"""What ingest remembers: of requests the accepted event and how each ended, of processes which
+version had which content."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, Self
 
-Status = Literal["pending", "signed", "rejected", "dead_lettered"]
+Status = Literal["pending", "signed", "accepted", "rejected", "dead_lettered"]
 
 # A repeat of such a request has nothing left to do. A dead-lettered one may be tried again.
-ENDED: frozenset[Status] = frozenset({"signed", "rejected"})
+ENDED: frozenset[Status] = frozenset({"signed", "accepted", "rejected"})
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose request it is, where it came through the Intelligence API, and of which process."""
+
+    tenant: str
+    process: str
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """A request as remembered. `outcome` is the JSON of the outcome, None while there is none;
-    `accepted` the accepted event's value, only in the answers of `get` and `accept`."""
+    `accepted` the accepted event's value, only in the answers of `get` and `accept`; `published`
+    whether an owner's request is known to stand on the bus."""
 
     request_id: str
     content_sha256: str | None
     status: Status
     accepted: bytes | None = None
     outcome: bytes | None = None
+    owner: Owner | None = None
+    published: bool = False
+
+    @classmethod
+    def of_row(
+        cls,
+        request_id: str,
+        content_sha256: str | None,
+        status: Status,
+        accepted: bytes | None,
+        outcome: bytes | None,
+        tenant: str | None,
+        process: str | None,
+        published: bool | int,
+    ) -> Self:
+        """From a row of the table; tenant and process are both there or both not."""
+        owner = Owner(tenant, process) if tenant is not None and process is not None else None
+        return cls(request_id, content_sha256, status, accepted, outcome, owner, bool(published))
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """A terminal outcome to be projected."""
+    """A terminal outcome to be projected. With `owned_only` it counts only for a request that was
+    announced with an owner: what nobody here asked for is not kept."""
 
     request_id: str
     status: Status
     outcome: bytes
+    owned_only: bool = False
 
 
 class RequestStore(Protocol):
@@ -40,8 +70,14 @@ class RequestStore(Protocol):
 
     async def close(self) -> None: ...
 
-    async def announce(self, request_id: str, content_sha256: str, now_ms: int) -> Known:
+    async def announce(
+        self, request_id: str, content_sha256: str, now_ms: int, owner: Owner | None = None
+    ) -> Known:
         """Remember that a request was submitted, or return what stands there."""
+        ...
+
+    async def published(self, request_id: str) -> None:
+        """Remember that the request stands on the bus, so that a repeat is not published."""
         ...
 
     async def reopen(self, request_id: str) -> None:
@@ -56,9 +92,9 @@ class RequestStore(Protocol):
         ...
 
     async def conclude(self, endings: Sequence[Ending], now_ms: int) -> None:
-        """Project outcomes in one transaction. The first stays, but a signed score replaces a
-        failure: a dead letter that was replayed ends well. The accepted event of a request that
-        has ended is dropped, nothing will ask for it again."""
+        """Project outcomes in one transaction. The first stays, but a signed score or an accepted
+        answer replaces a failure: a dead letter that was replayed ends well. The accepted event
+        of a request that has ended is dropped, nothing will ask for it again."""
         ...
 
     async def get(self, request_id: str) -> Known | None: ...
@@ -73,4 +109,12 @@ class RequestStore(Protocol):
 
     async def forget(self, before_ms: int) -> int:
         """Drop requests last touched before that time; returns how many."""
+        ...
+
+    async def used_versions(self) -> Mapping[tuple[str, str], str]:
+        """The hash that each (process id, version) had when it was first used."""
+        ...
+
+    async def use_versions(self, hashes: Mapping[tuple[str, str], str], now_ms: int) -> None:
+        """Remember these hashes; one that stands there already stays. They are never forgotten."""
         ...

@@ -1,36 +1,51 @@
-"""Requests to answer messages; a redelivered request is answered from memory, not by the model."""
+"""Requests to answer messages; what was answered before is repeated, not asked of the model again.
+
+A redelivered request gets the very message it got; a request of a process that allows it may be
+served another request's accepted answer (`accepted_answers`).
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
 
 import structlog
 from prometheus_client import Counter
 
 from assay.envelope import Message, emit
-from assay.events import GenerationAnswered, GenerationRequested
+from assay.events import GenerationAnswered, GenerationRequested, Meta
 from assay_runtime.failures import DeadLetter
 from assay_runtime.records import Delivery
 from assay_runtime.stage import Outcome
+from services.scorer.accepted_answers import AcceptedAnswers
+from services.scorer.domain.bounded import Bounded
+from services.scorer.domain.question import Unasked
 from services.scorer.handler import ScorerHandler
 
 log = structlog.get_logger()
 
 SOURCE = "/assay/scorer"
+# The model call's duration stands beside the event, not in it: an event's value is the same
+# whenever it is made (SPEC S5.5, DESIGN §2). Absent where no model was asked.
+DURATION = "assay_duration_ms"
+# What a remembered message takes besides its value; a rough upper bound.
+_OVERHEAD = 2_048
 
-# Requests by what the model brought; `remembered` cost no model call.
+# Requests by what the model brought; `remembered` and `served` cost no model call.
 ANSWERED = Counter("assay_model_requests_total", "Generation requests", ["outcome"])
 
 
 class AnswerMessages:
-    """The lane's handler. `kept` answers are remembered by the request's event id, so that what
-    is read again after a rebalance is not paid for again."""
+    """The lane's handler. `remembered` holds answers by the request's event id, so that what is
+    read again after a rebalance is not paid for again."""
 
-    def __init__(self, handler: ScorerHandler, kept: int) -> None:
+    def __init__(
+        self, handler: ScorerHandler, accepted: AcceptedAnswers, remembered: Bounded[Message]
+    ) -> None:
         self._handler = handler
-        self._kept = kept
-        self._answers: OrderedDict[str, Message] = OrderedDict()
+        self._accepted = accepted
+        self._remembered = remembered
 
     async def __call__(
         self, deliveries: Sequence[Delivery[GenerationRequested]], /
@@ -38,32 +53,52 @@ class AnswerMessages:
         return [await self._one(delivery) for delivery in deliveries]
 
     async def _one(self, delivery: Delivery[GenerationRequested]) -> Outcome:
-        if remembered := self._answers.get(delivery.id):
-            self._answers.move_to_end(delivery.id)
+        if remembered := self._remembered.get(delivery.id):
             ANSWERED.labels("remembered").inc()
             return [remembered]
-        request = delivery.event
         try:
-            fields = await self._handler.answer(request)
-            meta = self._handler.stamped_meta(request)
+            question = await self._handler.question(delivery.event)
         except DeadLetter as refusal:
             return refusal
-        event = GenerationAnswered.model_validate(
-            {"meta": meta.caused_by(delivery.id, delivery.value), **fields}
-        )
-        message = emit(event, topic=event.type, source=SOURCE, parent_id=delivery.id)
-        ANSWERED.labels(event.outcome).inc()
-        log.info(
-            "model_answered",
-            request_id=request.meta.request_id,
-            trace_id=delivery.span.trace_id,
-            attempt=request.meta.attempt,
-            outcome=event.outcome,
-            finish_reason=event.finish_reason,
-            code=event.error.code if event.error else None,
-        )
+        if isinstance(question, Unasked):
+            event, message = _message(delivery, question.meta, question.fields)
+        elif served := self._accepted.served(question):
+            event, message = _message(delivery, question.meta, served)
+        else:
+            fields, seconds = await self._handler.ask(question)
+            event, message = _message(delivery, question.meta, fields, seconds)
+            self._accepted.offer(question, event, message.id)
         if event.outcome == "answered":
-            self._answers[delivery.id] = message
-            while len(self._answers) > self._kept:
-                self._answers.popitem(last=False)
+            self._remembered.put(delivery.id, message, len(message.value) + _OVERHEAD)
+        _tell(delivery, event)
         return [message]
+
+
+def _message(
+    delivery: Delivery[GenerationRequested],
+    meta: Meta,
+    fields: dict[str, Any],
+    seconds: float | None = None,
+) -> tuple[GenerationAnswered, Message]:
+    event = GenerationAnswered.model_validate(
+        {"meta": meta.caused_by(delivery.id, delivery.value), **fields}
+    )
+    message = emit(event, topic=event.type, source=SOURCE, parent_id=delivery.id)
+    if seconds is not None:
+        duration = (DURATION, str(round(seconds * 1000)).encode())
+        message = replace(message, headers=(*message.headers, duration))
+    return event, message
+
+
+def _tell(delivery: Delivery[GenerationRequested], event: GenerationAnswered) -> None:
+    ANSWERED.labels("served" if event.served_from else event.outcome).inc()
+    log.info(
+        "model_answered",
+        request_id=event.meta.request_id,
+        trace_id=delivery.span.trace_id,
+        attempt=event.meta.attempt,
+        outcome=event.outcome,
+        finish_reason=event.finish_reason,
+        served_from=event.served_from,
+        code=event.error.code if event.error else None,
+    )

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 
 from prometheus_client import Gauge
 
+from assay.envelope import Message
 from assay.events import GenerationAnswered, GenerationRequested
 from assay_gate.process import load_registry
 from assay_runtime.failures import Stop
@@ -15,11 +16,14 @@ from assay_runtime.pipeline import Pipeline
 from assay_runtime.processes import process_folder
 from assay_runtime.records import event_decoder
 from assay_runtime.service import Service
+from services.scorer.accepted_answers import AcceptedAnswers
 from services.scorer.adapters.assembly import build_endpoint, build_provider, call_limits
 from services.scorer.adapters.endpoint import Endpoint
 from services.scorer.adapters.format_canary import FormatIgnored, check_format
 from services.scorer.answers import AnswerMessages
+from services.scorer.domain.answer_cache import AnswerCache
 from services.scorer.domain.availability import State
+from services.scorer.domain.bounded import Bounded
 from services.scorer.handler import ScorerHandler
 from services.scorer.settings import ScorerSettings
 
@@ -27,6 +31,7 @@ NAME = "scorer"
 RETRIED = "llm.generation.retried.v1"
 CONSUMES = (RETRIED, GenerationRequested.type)
 PRODUCES = (GenerationAnswered.type,)
+_MB = 1 << 20
 
 # 1 for the state the model endpoint is in.
 ENDPOINT_STATE = Gauge("assay_model_endpoint_state", "1 for the present state", ["state"])
@@ -40,6 +45,9 @@ def build(settings: ScorerSettings) -> Service:
     _show_state(State.CLOSED)
     processes = load_registry(process_folder(section.processes))
     handler = ScorerHandler(processes, endpoint, call_limits(section))
+    cache = AnswerCache(section.cache_entries, section.cache_mb * _MB)
+    accepted = AcceptedAnswers(cache, provider)
+    remembered: Bounded[Message] = Bounded(section.answers_kept, section.answers_kept_mb * _MB)
 
     def waiting() -> str | None:
         if endpoint.state is not State.OPEN:
@@ -60,7 +68,7 @@ def build(settings: ScorerSettings) -> Service:
                 name=NAME,
                 topics=CONSUMES,
                 decode=event_decoder(GenerationRequested),
-                handler=AnswerMessages(handler, section.answers_kept),
+                handler=AnswerMessages(handler, accepted, remembered),
                 engine="lane",
                 slots=section.slots,
                 first=frozenset({RETRIED}),
@@ -70,7 +78,7 @@ def build(settings: ScorerSettings) -> Service:
             )
         ],
         resources=[_closed_at_end(endpoint)],
-        background=[canary],
+        background=[canary, accepted.judge],
         drain_s=section.deadline_s + 1,
     )
 

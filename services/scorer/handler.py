@@ -20,6 +20,7 @@ from services.scorer.domain.answering import (
     unasked_fields,
 )
 from services.scorer.domain.provider import AttemptFailed, ModelError, ModelReply, PatienceExhausted
+from services.scorer.domain.question import Question, Unasked
 
 
 class ScorerHandler:
@@ -38,74 +39,20 @@ class ScorerHandler:
         self._endpoint = endpoint
         self._limits = limits
 
-    def process_of(self, request: GenerationRequested) -> Process:
-        """The process a request names; DeadLetter if it is not one of ours."""
-        meta = request.meta
-        current = self._processes.current(meta.process_id or "")
-        recorded = self._processes.by_hash(meta.process_hash or "")
-        if recorded is not None and recorded.id == meta.process_id:
-            return recorded
-        if current is None:
-            raise self._refusal(
-                request, f"there is no process {meta.process_id!r}", "unknown_process", "/meta"
-            )
-        if meta.process_hash is not None:
-            raise self._refusal(
-                request,
-                f"process {current.id!r} is at {current.version} ({current.hash[:12]}), the "
-                f"request is for {meta.process_version} ({meta.process_hash[:12]})",
-                "unknown_process_version",
-                "/meta",
-            )
-        return current
-
-    def step_of(self, request: GenerationRequested) -> str:
-        """The step that asks a model: the one the request names, or the first from there on."""
-        process = self.process_of(request)
-        named = request.meta.step
-        if named is None:
-            return process.first_model_step
-        steps = [step.name for step in process.steps]
-        start = steps.index(named) if named in steps else len(steps)
-        reached = (step.name for step in process.steps[start:] if step.kind == "model")
-        return next(reached, named)
-
-    def stamped_meta(self, request: GenerationRequested) -> Meta:
-        """The request's meta with the process that answers it: what the answer is judged by.
-
-        A shadow process marks its answers, so that none of them can be signed.
-        """
-        process = self.process_of(request)
-        meta = request.meta
-        return meta.model_copy(
-            update={
-                "process_version": process.version,
-                "process_hash": process.hash,
-                "step": self.step_of(request),
-                "unit_id": meta.unit_id or meta.request_id,
-                "shadow": meta.shadow or process.shadow is not None,
-            }
-        )
-
-    async def answer(self, request: GenerationRequested) -> dict[str, Any]:
-        """All fields of llm.generation.answered.v1 but `meta`.
-
-        Waits in place while the model is away. Raises DeadLetter for a request that can never be
-        answered: an unknown process or step, or an input its schema refuses.
-        """
-        process = self.process_of(request)
-        meta = self.stamped_meta(request)
-        provider = self._endpoint.provider
-        record = request.input
-        for wrong in process.input_problems(record, request.meta.step):
+    async def question(self, request: GenerationRequested) -> Question | Unasked:
+        """What the request comes to. Raises DeadLetter for one that can never be answered: an
+        unknown process or step, or an input its schema refuses."""
+        process = self._process_of(request)
+        meta = _stamped(process, request.meta)
+        for wrong in process.input_problems(request.input, request.meta.step):
             message = f"input {wrong['path']}: {wrong['message']}"
-            raise self._refusal(request, message, "invalid_input", _pointer(wrong["path"]))
-        reached = await self._reached(process, request)
+            raise _refusal(request, message, "invalid_input", _pointer(wrong["path"]))
+        reached = await self._reached(process, meta, request)
         if isinstance(reached, Failed):
-            message = reached.errors[0]["message"]
-            return unasked_fields(
+            provider, message = self._endpoint.provider, reached.errors[0]["message"]
+            return Unasked(meta, unasked_fields(
                 reached.input, provider.name, provider.model, EXPRESSION_FAILED, message
-            )
+            ))  # fmt: skip
         record = reached.input
         key = str(record[process.key]) if process.key else meta.request_id
         feedback = [problem(e.path, e.rule, e.message) for e in request.feedback]
@@ -115,18 +62,52 @@ class ScorerHandler:
                 meta.unit_id or "",
             )  # fmt: skip
         except (ProcessError, PromptError) as error:
-            raise self._refusal(request, str(error), "invalid_input", "/input") from error
+            raise _refusal(request, str(error), "invalid_input", "/input") from error
+        return Question(process, meta, record, call, meta.attempt == 1 and not feedback)
+
+    async def ask(self, question: Question) -> tuple[dict[str, Any], float | None]:
+        """All fields of llm.generation.answered.v1 but `meta`, and the seconds that the model was
+        at it, None where none was asked.
+
+        Waits in place while the model is away.
+        """
+        provider = self._endpoint.provider
         result: ModelReply | ModelError
         try:
-            result = await self._endpoint.generate(call)
+            result = await self._endpoint.generate(question.call)
         except (AttemptFailed, PatienceExhausted) as error:
             result = error
-        return answered_fields(record, call, provider.name, provider.model, result)
+        fields = answered_fields(
+            question.input, question.call, provider.name, provider.model, result
+        )
+        return fields, result.seconds
 
-    async def _reached(self, process: Process, request: GenerationRequested) -> Ask | Failed:
+    def _process_of(self, request: GenerationRequested) -> Process:
+        """The process a request names; DeadLetter if it is not one of ours."""
+        meta = request.meta
+        current = self._processes.current(meta.process_id or "")
+        recorded = self._processes.by_hash(meta.process_hash or "")
+        if recorded is not None and recorded.id == meta.process_id:
+            return recorded
+        if current is None:
+            raise _refusal(
+                request, f"there is no process {meta.process_id!r}", "unknown_process", "/meta"
+            )
+        if meta.process_hash is not None:
+            raise _refusal(
+                request,
+                f"process {current.id!r} is at {current.version} ({current.hash[:12]}), the "
+                f"request is for {meta.process_version} ({meta.process_hash[:12]})",
+                "unknown_process_version",
+                "/meta",
+            )
+        return current
+
+    async def _reached(
+        self, process: Process, meta: Meta, request: GenerationRequested
+    ) -> Ask | Failed:
         """The question a request leads to; expression steps before it are computed in a thread,
         because their worker may take its whole time limit."""
-        meta = self.stamped_meta(request)
         given = request.meta.step
         start = process.steps[0].name if given is None else given
         try:
@@ -136,11 +117,37 @@ class ScorerHandler:
                 first_request, process, meta, request.input, meta.unit_id or "", start
             )
         except ProcessError as error:
-            raise self._refusal(request, str(error), "invalid_input", "/input") from error
+            raise _refusal(request, str(error), "invalid_input", "/input") from error
 
-    @staticmethod
-    def _refusal(request: GenerationRequested, message: str, code: str, pointer: str) -> DeadLetter:
-        return DeadLetter(message, code=code, pointer=pointer, request_id=request.meta.request_id)
+
+def _stamped(process: Process, meta: Meta) -> Meta:
+    """The request's meta with the process that answers it: what the answer is judged by.
+
+    A shadow process marks its answers, so that none of them can be signed.
+    """
+    return meta.model_copy(
+        update={
+            "process_version": process.version,
+            "process_hash": process.hash,
+            "step": _asking_step(process, meta.step),
+            "unit_id": meta.unit_id or meta.request_id,
+            "shadow": meta.shadow or process.shadow is not None,
+        }
+    )
+
+
+def _asking_step(process: Process, named: str | None) -> str:
+    """The step that asks a model: the one the request names, or the first from there on."""
+    if named is None:
+        return process.first_model_step
+    steps = [step.name for step in process.steps]
+    start = steps.index(named) if named in steps else len(steps)
+    reached = (step.name for step in process.steps[start:] if step.kind == "model")
+    return next(reached, named)
+
+
+def _refusal(request: GenerationRequested, message: str, code: str, pointer: str) -> DeadLetter:
+    return DeadLetter(message, code=code, pointer=pointer, request_id=request.meta.request_id)
 
 
 def _pointer(path: str) -> str:

@@ -36,6 +36,11 @@ class ScorerSection(Section):
     probe_initial_s: float = Field(1, gt=0, description="first wait before a probe; doubles")
     probe_max_s: float = Field(30, gt=0)
     answers_kept: int = Field(4096, ge=0, description="answers kept for redelivered requests")
+    answers_kept_mb: int = Field(32, ge=0, description="and at most so much of them")
+    cache_entries: int = Field(
+        4096, ge=0, description="accepted answers served again, for processes that allow it"
+    )
+    cache_mb: int = Field(32, ge=0, description="and at most so much of them; per replica")
 
 
 class ScorerSettings(Settings):

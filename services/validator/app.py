@@ -1,4 +1,4 @@
-"""Validator: answers in; validated scores, retries, rejections out."""
+"""Validator: answers in; results, next steps, retries and rejections out."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from assay.events import (
     GenerationAccepted,
     GenerationAnswered,
     GenerationRejected,
+    GenerationRequested,
     WalletScoreValidated,
 )
-from assay_gate.process import load_processes
+from assay_gate.process import load_registry
 from assay_runtime.pipeline import Pipeline
 from assay_runtime.processes import process_folder
 from assay_runtime.records import event_decoder
 from assay_runtime.service import Service
-from assay_runtime.stage import per_record
-from services.validator.handler import RETRIED, ValidatorHandler
+from services.validator.domain.endings import RETRIED
+from services.validator.handler import ValidatorHandler
 from services.validator.settings import ValidatorSettings
 
 NAME = "validator"
@@ -24,6 +25,7 @@ PRODUCES = (
     WalletScoreValidated.type,
     GenerationAccepted.type,
     GenerationRejected.type,
+    GenerationRequested.type,
     RETRIED,
     EvidenceRecordSubmitted.type,
 )
@@ -32,7 +34,7 @@ PRODUCES = (
 def build(settings: ValidatorSettings) -> Service:
     """The service from its settings."""
     section = settings.validator
-    processes = load_processes(process_folder(section.processes))
+    handler = ValidatorHandler(load_registry(process_folder(section.processes)), section)
     return Service(
         name=NAME,
         pipelines=[
@@ -40,8 +42,9 @@ def build(settings: ValidatorSettings) -> Service:
                 name=NAME,
                 topics=CONSUMES,
                 decode=event_decoder(GenerationAnswered),
-                handler=per_record(ValidatorHandler(processes, section)),
+                handler=handler.handle,
                 max_records=section.batch,
+                waiting=handler.waiting,
             )
         ],
     )

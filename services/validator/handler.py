@@ -1,37 +1,33 @@
-"""Answered to validated, retried or rejected: judge, decide, publish."""
+"""Answered to accepted, retried or rejected: judge, decide, publish."""
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import structlog
 from prometheus_client import Counter, Histogram
 
 from assay.envelope import Message, emit
-from assay.events import (
-    EvidenceRecordSubmitted,
-    FieldError,
-    GenerationAccepted,
-    GenerationAnswered,
-    GenerationRejected,
-    GenerationRequested,
-    InternalEvent,
-    WalletScoreValidated,
-)
-from assay_gate import Verdict
+from assay.events import GenerationAnswered
+from assay_gate.chain import computes_after
 from assay_gate.process import Process
+from assay_gate.process_registry import ProcessRegistry
 from assay_runtime.failures import DeadLetter
 from assay_runtime.records import Delivery
-from services.validator.domain.fallback import fallback_score
-from services.validator.domain.judgement import Endings, judge, next_step
+from assay_runtime.stage import Outcome
+from services.validator.domain.acceptance import accepted_events
+from services.validator.domain.endings import Overrides, consequence, rejected_events
+from services.validator.domain.judgement import is_shadow, judge, step_of
 from services.validator.settings import ValidatorSection
 
 log = structlog.get_logger()
 
 SOURCE = "/assay/validator"
-RETRIED = "llm.generation.retried.v1"
+# A batch that computes for longer says so, lest it be taken for a stall: each of its units may take
+# the expression worker's whole time limit.
+_LONG_S = 5.0
 
 # What the gate takes for one answer (SPEC S5.6); buckets lie around its bound of 5 ms.
 GATE_SECONDS = Histogram(
@@ -45,16 +41,78 @@ ANSWERS = Counter("assay_answers_total", "Answers judged", ["process", "verdict"
 
 
 class ValidatorHandler:
-    """Pure function of an answered event and the process that its recorded hash names."""
+    """Called with one answered event it is a pure function of it and of the process that its
+    recorded hash names, kept versions and shadows included."""
 
-    def __init__(self, processes: Mapping[str, Process], section: ValidatorSection) -> None:
-        self._by_hash = {process.hash: process for process in processes.values()}
-        self._endings = Endings(section.on_provider_unavailable, section.on_answers_rejected)
+    def __init__(self, processes: ProcessRegistry, section: ValidatorSection) -> None:
+        self._processes = processes
+        self._overrides = Overrides(section.on_provider_unavailable, section.on_answers_rejected)
+        self._computing: tuple[str, float] | None = None
+
+    async def handle(
+        self, deliveries: Sequence[Delivery[GenerationAnswered]], /
+    ) -> Sequence[Outcome]:
+        """The runtime's handler: outcomes in the order of the deliveries."""
+        try:
+            return [await self._outcome(delivery) for delivery in deliveries]
+        finally:
+            self._computing = None
+
+    def waiting(self) -> str | None:
+        """Whose expression steps this batch has been computing for long; None: nobody's."""
+        if self._computing is None or time.monotonic() - self._computing[1] < _LONG_S:
+            return None
+        return f"expression steps of process {self._computing[0]} take long"
+
+    async def _outcome(self, delivery: Delivery[GenerationAnswered]) -> Outcome:
+        """Expression steps are computed in a thread, because their worker may take its whole time
+        limit; everything else takes less than a thread costs."""
+        try:
+            process = self._process_of(delivery)
+            if not computes_after(process, step_of(delivery.event)):
+                return self(delivery)
+            self._computing = self._computing or (process.id, time.monotonic())
+            return await asyncio.to_thread(self, delivery)
+        except DeadLetter as reason:
+            return reason
 
     def __call__(self, delivery: Delivery[GenerationAnswered]) -> Sequence[Message]:
         answered = delivery.event
-        meta = answered.meta
-        process = self._by_hash.get(meta.process_hash or "")
+        process = self._process_of(delivery)
+        started = time.perf_counter()
+        verdict = judge(answered, process)
+        GATE_SECONDS.labels(process.id).observe(time.perf_counter() - started)
+        meta = answered.meta.caused_by(delivery.id, delivery.value)
+        if is_shadow(answered, process):
+            meta = meta.model_copy(update={"shadow": True})
+        if verdict.accepted:
+            events = accepted_events(answered, meta, process, verdict)
+        else:
+            follows = consequence(answered, process, self._overrides)
+            events = rejected_events(answered, meta, process, verdict, follows)
+        ANSWERS.labels(process.id, "accepted" if verdict.accepted else verdict.stage).inc()
+        log.info(
+            "answer_judged",
+            request_id=meta.request_id,
+            trace_id=delivery.span.trace_id,
+            process=process.id,
+            step=meta.step,
+            attempt=meta.attempt,
+            shadow=meta.shadow,
+            accepted=verdict.accepted,
+            stage=verdict.stage,
+            rules=[error["rule"] for error in verdict.errors][:5],
+            repairs=len(verdict.repairs),
+            follows=[topic for topic, _ in events],
+        )
+        return [
+            emit(event, topic=topic, source=SOURCE, parent_id=delivery.id)
+            for topic, event in events
+        ]
+
+    def _process_of(self, delivery: Delivery[GenerationAnswered]) -> Process:
+        meta = delivery.event.meta
+        process = self._processes.by_hash(meta.process_hash or "")
         if process is None:
             raise DeadLetter(
                 f"no process {meta.process_id} {meta.process_version} with hash "
@@ -62,112 +120,11 @@ class ValidatorHandler:
                 code="process_unknown",
                 request_id=meta.request_id,
             )
-        started = time.perf_counter()
-        verdict = judge(answered, process)
-        GATE_SECONDS.labels(process.id).observe(time.perf_counter() - started)
-        events = self._events(delivery, process, verdict)
-        ANSWERS.labels(process.id, "accepted" if verdict.accepted else verdict.stage).inc()
-        log.info(
-            "answer_judged",
-            request_id=meta.request_id,
-            trace_id=delivery.span.trace_id,
-            process=process.id,
-            attempt=meta.attempt,
-            accepted=verdict.accepted,
-            stage=verdict.stage,
-            rules=[error["rule"] for error in verdict.errors][:5],
-            repairs=len(verdict.repairs),
-        )
-        return [
-            emit(event, topic=topic, source=SOURCE, parent_id=delivery.id)
-            for topic, event in events
-        ]
-
-    def _events(
-        self, delivery: Delivery[GenerationAnswered], process: Process, verdict: Verdict
-    ) -> list[tuple[str, InternalEvent]]:
-        answered = delivery.event
-        if verdict.accepted:
-            return [_accepted(delivery, process, verdict)]
-        step = next_step(answered, process, self._endings)
-        errors = [FieldError.model_validate(dict(error)) for error in verdict.errors]
-        meta = answered.meta.caused_by(delivery.id, delivery.value)
-        rejected = GenerationRejected(
-            meta=meta,
-            terminal=step.retry is None,
-            unit_id=meta.unit_id or meta.request_id,
-            failure_stage=verdict.stage or "pipeline_internal",
-            input=answered.input,
-            raw_response=answered.raw,
-            errors=errors,
-            retry_count=meta.attempt - 1,
-            reason=step.reason,
-            ends_as=step.ends_as,
-        )
-        events: list[tuple[str, InternalEvent]] = [(GenerationRejected.type, rejected)]
-        if step.retry is not None:
-            retry = GenerationRequested(
-                meta=meta.model_copy(update={"attempt": step.retry}),
-                input=answered.input,
-                feedback=errors,
+        if step_of(delivery.event) not in (s.name for s in process.steps if s.kind == "model"):
+            raise DeadLetter(
+                f"process {process.id} {process.version} asks no model at step {meta.step!r}",
+                code="step_unknown",
+                pointer="/meta/step",
+                request_id=meta.request_id,
             )
-            return [*events, (RETRIED, retry)]
-        if step.ends_as == "rejected":
-            return events
-        record = EvidenceRecordSubmitted(
-            meta=meta,
-            record="SCORE_FALLBACK" if step.ends_as == "fallback_score" else "SCORE_WITHHELD",
-            payload={"reason": step.reason, "attempts": meta.attempt},
-        )
-        events.append((EvidenceRecordSubmitted.type, record))
-        if step.ends_as == "fallback_score":
-            score = fallback_score(answered.input.get("features"))
-            events.append(_validated(delivery, score, fallback=step.reason, verdict=None))
-        return events
-
-
-def _accepted(
-    delivery: Delivery[GenerationAnswered], process: Process, verdict: Verdict
-) -> tuple[str, InternalEvent]:
-    if process.result == WalletScoreValidated.type:
-        return _validated(delivery, verdict.value, fallback=None, verdict=verdict)
-    answered = delivery.event
-    accepted = GenerationAccepted(
-        meta=answered.meta.caused_by(delivery.id, delivery.value),
-        input=answered.input,
-        output=verdict.value,
-        repairs=[dict(repair) for repair in verdict.repairs],
-        attempts=answered.meta.attempt,
-        model=answered.model,
-    )
-    return GenerationAccepted.type, accepted
-
-
-def _validated(
-    delivery: Delivery[GenerationAnswered],
-    score: Mapping[str, Any],
-    *,
-    fallback: str | None,
-    verdict: Verdict | None,
-) -> tuple[str, InternalEvent]:
-    """The score that may be signed, the model's or the fallback's."""
-    answered = delivery.event
-    given = answered.input
-    event = WalletScoreValidated.model_validate(
-        {
-            "meta": answered.meta.caused_by(delivery.id, delivery.value),
-            "address": given["address"],
-            "score": score["score"],
-            "scoreBreakdown": score["scoreBreakdown"],
-            "reasoning": score["reasoning"],
-            "risk_factors": score["risk_factors"],
-            "strengths": score["strengths"],
-            "fallback": fallback,
-            "attempts": answered.meta.attempt,
-            "model": answered.model if fallback is None else None,
-            "evm_source": given["evm_source"],
-            "evm_sha256": given["evm_sha256"],
-            "repairs": [dict(repair) for repair in verdict.repairs] if verdict else [],
-        }
-    )
-    return WalletScoreValidated.type, event
+        return process

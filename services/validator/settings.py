@@ -12,7 +12,7 @@ Ending = Literal["process", "fallback_score", "withhold"]
 
 
 class ValidatorSection(Section):
-    """Which processes are judged, and what an operator overrides of them (SPEC S3.6)."""
+    """Which processes are judged, and what an operator overrides of scores (SPEC S3.6)."""
 
     processes: str = Field("", description="folder of processes; empty: those shipped")
     on_provider_unavailable: Ending = Field(

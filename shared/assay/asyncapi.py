@@ -22,15 +22,17 @@ _KEYS = {
 }
 _TEXT = {"type": "string"}
 _DEAD_LETTER = "dead-letter"
+_POSTPONED = "postponed"
 
 
 def asyncapi(flow: Catalogue) -> dict[str, Any]:
     """The document: channels and operations from the catalogue, messages from the events."""
     channels = {topic.name: _channel(topic, topic.event) for topic in flow}
     channels |= {topic.name: _channel(topic, _DEAD_LETTER) for topic in flow.dead_letters()}
+    channels |= {topic.name: _channel(topic, _POSTPONED) for topic in flow.retries()}
     operations = {
         name: operation
-        for topic in flow.everything()
+        for topic in flow.on_broker()
         for name, operation in _operations(topic, *channels[topic.name]["messages"])
     }
     messages = {event: _message(event) for event in EVENTS}
@@ -45,7 +47,9 @@ def asyncapi(flow: Catalogue) -> dict[str, Any]:
         "defaultContentType": "application/json",
         "channels": channels,
         "operations": operations,
-        "components": {"messages": {**messages, _DEAD_LETTER: _dead_letter()}},
+        "components": {
+            "messages": {**messages, _DEAD_LETTER: _dead_letter(), _POSTPONED: _postponed()}
+        },
     }
 
 
@@ -127,7 +131,7 @@ def _dead_letter() -> dict[str, Any]:
     reasons = ["topic", "partition", "offset", "connector.name", "stage"]
     reasons += ["exception.class.name", "exception.message"]
     connect = dict.fromkeys((f"__connect.errors.{reason}" for reason in reasons), _TEXT)
-    ours = ("assay.error.code", "assay.error.pointer", "assay.request.id")
+    ours = ("assay.error.code", "assay.error.pointer", "assay.error.attempts", "assay.request.id")
     return {
         "name": _DEAD_LETTER,
         "summary": "A record as it came, with its own headers and the reason in these.",
@@ -136,6 +140,17 @@ def _dead_letter() -> dict[str, Any]:
             "properties": connect | dict.fromkeys(ours, _TEXT),
             "required": [*connect, "assay.error.code"],
         },
+        "payload": {"description": "Any bytes; the record's value as it came."},
+    }
+
+
+def _postponed() -> dict[str, Any]:
+    names = ("topic", "partition", "offset", "timestamp", "attempt", "not-before", "code")
+    ours = dict.fromkeys((f"assay.retry.{name}" for name in (*names, "message")), _TEXT)
+    return {
+        "name": _POSTPONED,
+        "summary": "A record as it came, with its own headers and behind them when to try again.",
+        "headers": {"type": "object", "properties": ours, "required": list(ours)},
         "payload": {"description": "Any bytes; the record's value as it came."},
     }
 

@@ -20,6 +20,16 @@ STRUCTURED = "application/cloudevents+json"
 
 Headers = tuple[tuple[str, bytes | None], ...]
 
+_FIXED = (("content-type", JSON), ("ce_specversion", b"1.0"))
+# The headers of our own services. Where there are no others, names need not be put into lower
+# case to be compared, which is half of the time that reading them takes.
+_OURS = frozenset(
+    (
+        "content-type", "ce_specversion", "ce_id", "ce_source", "ce_type", "ce_requestid",
+        "ce_tenantid", "ce_attempt", "ce_subject", "ce_causationid", "traceparent",
+    )
+)  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -62,14 +72,13 @@ def emit(
     value = event.to_bytes() if value is None else value
     meta = event.meta
     headers = [
-        ("content-type", JSON),
-        ("ce_specversion", b"1.0"),
+        *_FIXED,
         ("ce_id", event_id(parent_id, event.type, value).encode()),
         ("ce_source", source.encode()),
         ("ce_type", event.type.encode()),
         ("ce_requestid", meta.request_id.encode()),
         ("ce_tenantid", meta.tenant_id.encode()),
-        ("ce_attempt", str(meta.attempt).encode()),
+        ("ce_attempt", b"%d" % meta.attempt),
     ]
     if meta.wallet:
         headers.append(("ce_subject", meta.wallet.encode()))
@@ -81,14 +90,23 @@ def emit(
 def text_headers(headers: Iterable[tuple[str, bytes | None]]) -> dict[str, str]:
     """Headers as text, names in lower case, the last of a name winning; bytes that are no UTF-8
     become U+FFFD, so that a bad header can never hide a record from its reader."""
-    return {
-        name.lower(): (value or b"").decode("utf-8", errors="replace") for name, value in headers
-    }
+    return {name.lower(): _text(value) for name, value in headers}
+
+
+def _text(value: bytes | None) -> str:
+    return (value or b"").decode("utf-8", errors="replace")
 
 
 def read_binary(headers: Iterable[tuple[str, bytes | None]]) -> Attributes:
     """Attributes from binary-mode headers; EnvelopeError names what is missing."""
-    text = text_headers(headers)
+    every = tuple(headers)
+    own = dict(every)
+    if own.keys() <= _OURS and own.get("ce_specversion") == b"1.0":
+        event, source, kind = own.get("ce_id"), own.get("ce_source"), own.get("ce_type")
+        if event and source and kind:
+            request = _text(own["ce_requestid"]) if "ce_requestid" in own else None
+            return Attributes(_text(event), _text(source), _text(kind), request)
+    text = text_headers(every)
     missing = [n for n in ("ce_id", "ce_source", "ce_type", "ce_specversion") if not text.get(n)]
     if missing:
         raise EnvelopeError(f"CloudEvents headers missing: {', '.join(missing)}")

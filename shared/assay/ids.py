@@ -9,8 +9,8 @@ array cannot be read two ways, so `["a", "bc"]` and `["ab", "c"]` never meet in 
 from __future__ import annotations
 
 import hashlib
-import json
 import uuid
+from json.encoder import encode_basestring_ascii
 
 # Fixed for ever: another namespace is another identity for every event ever published.
 REQUEST_NAMESPACE = uuid.UUID("7d9c2a3e-5b1f-5c84-9a60-2f4b8f0d6e11")
@@ -47,5 +47,16 @@ def event_id(parent_id: str, event_type: str, value: bytes) -> str:
     return _uuid5(EVENT_NAMESPACE, parent_id, event_type, hashlib.sha256(value).hexdigest())
 
 
+# The two bits of the variant (RFC 9562) in front of what the hash says.
+_VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
+
+
 def _uuid5(namespace: uuid.UUID, *parts: str) -> str:
-    return str(uuid.uuid5(namespace, json.dumps(parts, separators=(",", ":"))))
+    """`str(uuid.uuid5(namespace, json.dumps(parts, separators=(",", ":"))))` in a third of the
+    time: an id is made for every event."""
+    name = f"[{','.join([encode_basestring_ascii(part) for part in parts])}]"
+    digest = hashlib.sha1(namespace.bytes + name.encode(), usedforsecurity=False).hexdigest()
+    return (
+        f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}"
+        f"-{_VARIANT[digest[16]]}{digest[17:20]}-{digest[20:32]}"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
@@ -13,12 +14,15 @@ from aiokafka import AIOKafkaConsumer
 from assay.connection import connected
 from assay.envelope import text_headers
 from assay.errors import BrokerError
-from assay.events import GenerationRejected, WalletScoreSigned
+from assay.events import GenerationAccepted, GenerationRejected, WalletScoreSigned
 from assay.scores import flat_score
 from assay.topics import catalogue
 
 SIGNED = WalletScoreSigned.type
+ACCEPTED = GenerationAccepted.type
 REJECTED = GenerationRejected.type
+# Rejections that say how the request goes on: a signed fallback, or an accepted event.
+_FOLLOWED = ("fallback_score", "empty_result")
 _FETCH_WAIT_MS = 100
 _METADATA_S = 30
 
@@ -27,51 +31,99 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a request ended. `score` is the flat signed score; `reason` says why there is none."""
+    """How a request ended. `score` is the flat signed score, `reason` says why there is none.
+
+    `answer` is the result of a process that makes no score: `{output, process_id,
+    process_version, attempts, model, fallback, repairs}`. `errors` says field by field what was
+    wrong with the last answer or with the request: `{path, rule, message}`.
+    """
 
     request_id: str
-    status: Literal["signed", "rejected", "dead_lettered"]
+    status: Literal["signed", "accepted", "rejected", "dead_lettered"]
     score: dict[str, Any] | None = None
     reason: str | None = None
     code: str | None = None
+    answer: dict[str, Any] | None = None
+    errors: tuple[dict[str, str], ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         if self.score is not None:
             return self.score
-        return {
-            "request_id": self.request_id,
-            "status": self.status,
-            "code": self.code,
-            "reason": self.reason,
-        }
+        shown: dict[str, Any] = {"request_id": self.request_id, "status": self.status}
+        if self.answer is not None:
+            return shown | self.answer
+        shown |= {"code": self.code, "reason": self.reason}
+        return shown | ({"errors": list(self.errors)} if self.errors else {})
 
 
 def read_outcome(
     topic: str, value: bytes, headers: Collection[tuple[str, bytes | None]]
 ) -> Outcome | None:
-    """The terminal outcome a record stands for, or None where it stands for none.
+    """The terminal outcome a record stands for, or None where it stands for none: an attempt or a
+    step that another follows, and whatever comes of a shadow process.
 
     ValueError where the record is not what its topic promises.
     """
     if topic == SIGNED:
         event = WalletScoreSigned.model_validate_json(value)
         return Outcome(event.meta.request_id, "signed", score=flat_score(event))
+    if topic == ACCEPTED:
+        return _accepted(GenerationAccepted.model_validate_json(value))
     if topic == REJECTED:
-        rejected = GenerationRejected.model_validate_json(value)
-        if not rejected.terminal or rejected.ends_as == "fallback_score":
-            return None
-        reason = "; ".join(error.message for error in rejected.errors)[:1000]
-        return Outcome(rejected.meta.request_id, "rejected", reason=reason, code=rejected.reason)
-    text = text_headers(headers)
-    request = text.get("assay.request.id") or text.get("ce_requestid")
-    if not request:
+        return _rejected(GenerationRejected.model_validate_json(value))
+    return _dead_lettered(topic, value, text_headers(headers))
+
+
+def _accepted(event: GenerationAccepted) -> Outcome | None:
+    meta = event.meta
+    if not event.final:
+        return None
+    answer = {
+        "output": event.output,
+        "process_id": meta.process_id,
+        "process_version": meta.process_version,
+        "attempts": event.attempts,
+        "model": event.model,
+        "fallback": event.fallback,
+        "repairs": event.repairs,
+    }
+    reason = f"process {meta.process_id} makes no score"
+    return Outcome(meta.request_id, "accepted", reason=reason, answer=answer)
+
+
+def _rejected(event: GenerationRejected) -> Outcome | None:
+    if event.meta.shadow or not event.terminal or event.ends_as in _FOLLOWED:
         return None
     return Outcome(
-        request,
-        "dead_lettered",
-        reason=text.get("__connect.errors.exception.message", "no reason recorded"),
-        code=text.get("assay.error.code", "unknown"),
+        event.meta.request_id,
+        "rejected",
+        reason="; ".join(error.message for error in event.errors)[:1000],
+        code=event.reason,
+        errors=tuple(
+            {"path": error.path, "rule": error.rule, "message": error.message}
+            for error in event.errors
+        ),
     )
+
+
+def _dead_lettered(topic: str, value: bytes, headers: dict[str, str]) -> Outcome | None:
+    request = headers.get("assay.request.id") or headers.get("ce_requestid")
+    if not request or (topic.startswith("llm.generation.") and _of_shadow(value)):
+        return None
+    code = headers.get("assay.error.code", "unknown")
+    reason = headers.get("__connect.errors.exception.message", "no reason recorded")
+    path = "$" + headers.get("assay.error.pointer", "").replace("/", ".")
+    errors = () if path == "$" else ({"path": path, "rule": code, "message": reason},)
+    return Outcome(request, "dead_lettered", reason=reason, code=code, errors=errors)
+
+
+def _of_shadow(value: bytes) -> bool:
+    """Whether a dead letter holds an event of a shadow, which has its original's request id."""
+    try:
+        meta = json.loads(value)["meta"]
+        return isinstance(meta, dict) and meta.get("shadow") is True
+    except (ValueError, TypeError, LookupError, RecursionError):
+        return False
 
 
 class Outcomes:
@@ -79,7 +131,7 @@ class Outcomes:
     BrokerError on entering where Kafka or its topics are not there.
 
     `start` is "earliest" or "latest": from the oldest record kept, or from what comes after
-    entering. `scores_only` leaves rejections and dead letters out.
+    entering. `scores_only` leaves everything else out.
     """
 
     def __init__(
@@ -93,7 +145,8 @@ class Outcomes:
         self._bootstrap = bootstrap
         self._topics = [SIGNED]
         if not scores_only:
-            self._topics += [REJECTED, *(topic.name for topic in catalogue().dead_letters())]
+            dead_letters = (topic.name for topic in catalogue().dead_letters())
+            self._topics += [ACCEPTED, REJECTED, *dead_letters]
         self._consumer = AIOKafkaConsumer(
             bootstrap_servers=bootstrap,
             group_id=None,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
@@ -13,12 +14,17 @@ from assay.errors import ContractError
 _UNITS_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 _DEFAULTS = {"partitions", "replication", "retention", "max_bytes", "headroom", "dlq_retention"}
 _REQUIRED = {"name", "summary", "key", "producers", "consumers", "sinks"}
-_OPTIONAL = {"event", "retention", "max_bytes"}
+_OPTIONAL = {"event", "retention", "max_bytes", "retries"}
+_RETRY_TIERS = 3
+# Room for what is added to the headers of a record that is kept or postponed.
+_ADDED_HEADERS = 65_536
+_RETRY_NAME = re.compile(r"(?P<topic>.+)\.[a-z]+\.retry\.[1-9][0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """One topic. Sizes are bytes, retention is milliseconds."""
+    """One topic. Sizes are bytes, retention is milliseconds; `retries` are the consumers that may
+    postpone a record."""
 
     name: str
     event: str
@@ -32,6 +38,7 @@ class Topic:
     retention_ms: int
     max_bytes: int
     record_bytes: int
+    retries: tuple[str, ...] = ()
 
     def dead_letter(self, service: str) -> str:
         """Name of the topic that keeps what `service` could not handle."""
@@ -53,13 +60,26 @@ def dead_letter_name(topic: str, service: str) -> str:
     return f"{topic}.{service}.dlq"
 
 
+def retry_name(topic: str, service: str, tier: int) -> str:
+    """`<topic>.<service>.retry.<tier>` (DESIGN §1); tiers count from 1."""
+    return f"{topic}.{service}.retry.{tier}"
+
+
+def origin_name(topic: str) -> str:
+    """The topic whose records a retry topic carries; any other topic is its own origin."""
+    found = _RETRY_NAME.fullmatch(topic)
+    return found["topic"] if found else topic
+
+
 @dataclass(frozen=True, slots=True)
 class Catalogue:
-    """All topics in flow order; `planned` names services that do not exist yet."""
+    """All topics in flow order; `planned` names services that do not exist yet, `retry_tiers` is
+    how often a record may be postponed before it is dead-lettered."""
 
     topics: tuple[Topic, ...]
     planned: frozenset[str]
     dlq_retention_ms: int
+    retry_tiers: int = _RETRY_TIERS
 
     def __getitem__(self, name: str) -> Topic:
         for topic in self.topics:
@@ -91,15 +111,42 @@ class Catalogue:
                 replication=topic.replication,
                 retention_ms=self.dlq_retention_ms,
                 max_bytes=topic.max_bytes,
-                record_bytes=topic.record_bytes + 65_536,
+                record_bytes=topic.record_bytes + _ADDED_HEADERS,
             )
             for topic in self.topics
             for service in topic.consumers
         )
 
+    def retries(self) -> tuple[Topic, ...]:
+        """The retry topics: one per tier of each consumer that may postpone a record. They hold
+        no fact of their own, so nobody keeps them."""
+        return tuple(
+            Topic(
+                name=retry_name(topic.name, service, tier),
+                event=topic.event,
+                summary=f"What {service} tries again later, raw; wait {tier}.",
+                key=topic.key,
+                producers=(service,),
+                consumers=(service,),
+                sinks=(),
+                partitions=topic.partitions,
+                replication=topic.replication,
+                retention_ms=topic.retention_ms,
+                max_bytes=topic.max_bytes,
+                record_bytes=topic.record_bytes + _ADDED_HEADERS,
+            )
+            for topic in self.topics
+            for service in topic.retries
+            for tier in range(1, self.retry_tiers + 1)
+        )
+
     def everything(self) -> tuple[Topic, ...]:
-        """What a broker has to hold: topics, then their dead letters."""
+        """Topics, then their dead letters: all that is told and kept."""
         return self.topics + self.dead_letters()
+
+    def on_broker(self) -> tuple[Topic, ...]:
+        """What a broker has to hold: everything, and the retry topics."""
+        return self.everything() + self.retries()
 
 
 def _duration_ms(text: str) -> int:
@@ -114,13 +161,15 @@ def parse_catalogue(text: str) -> Catalogue:
     document = tomllib.loads(text)
     _check_keys("topics.toml", document, required={"defaults", "topic"}, optional={"planned"})
     defaults = document["defaults"]
-    _check_keys("[defaults]", defaults, required=_DEFAULTS)
+    _check_keys("[defaults]", defaults, required=_DEFAULTS, optional={"retry_tiers"})
     topics: list[Topic] = []
     for entry in document["topic"]:
         name = str(entry.get("name", "?"))
         _check_keys(f"topic {name}", entry, required=_REQUIRED, optional=_OPTIONAL)
         if any(topic.name == name for topic in topics):
             raise ContractError(f"topic {name} stands in the catalogue twice")
+        if stray := set(entry.get("retries", ())) - set(entry["consumers"]):
+            raise ContractError(f"topic {name}: retries of no consumer {sorted(stray)}")
         max_bytes = int(entry.get("max_bytes", defaults["max_bytes"]))
         topics.append(
             Topic(
@@ -136,12 +185,14 @@ def parse_catalogue(text: str) -> Catalogue:
                 retention_ms=_duration_ms(entry.get("retention", defaults["retention"])),
                 max_bytes=max_bytes,
                 record_bytes=max_bytes + int(defaults["headroom"]),
+                retries=tuple(entry.get("retries", ())),
             )
         )
     return Catalogue(
         topics=tuple(topics),
         planned=frozenset(document.get("planned", ())),
         dlq_retention_ms=_duration_ms(defaults["dlq_retention"]),
+        retry_tiers=int(defaults.get("retry_tiers", _RETRY_TIERS)),
     )
 
 

@@ -101,6 +101,13 @@ def next_request(
     return reached
 
 
+def computes_after(process: Process, step: str) -> bool:
+    """Whether expression steps follow at once: then `next_request` may take their time limits."""
+    names = [each.name for each in process.steps]
+    following = process.steps[names.index(step) + 1 :]
+    return bool(following) and following[0].program is not None
+
+
 def accumulated(
     process: Process, step: Step, record: Mapping[str, Any], output: Any
 ) -> dict[str, Any]:

@@ -121,6 +121,7 @@ def _build(files: Folder, config: ProcessConfig, found: Findings) -> Process | N
         empty_result=config.endings.empty_result,
         result=config.endings.result,
         shadow=config.shadow,
+        caching=config.caching,
         api=config.api,
         processing=config.processing,
         _fallback=config.fallback,

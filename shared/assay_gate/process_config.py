@@ -16,6 +16,7 @@ empty_result  the JSON value of the ending `empty_result`
 assign        [{path, value, when, step}]: values the system sets itself (S3.4)
 gate          limits and choices of the gate (GateConfig)
 shadow        {of, share}: runs beside process `of` on a share of its traffic, recorded only
+cache         true or {max_age_s}: accepted answers may be served again, see `process_cache`
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ from assay_gate.config_reading import CONFIG, section, text
 from assay_gate.hints import hint
 from assay_gate.process_assignments import parse_assignments
 from assay_gate.process_attempts import Attempts, parse_attempts, parse_step_attempts
+from assay_gate.process_cache import Caching, parse_caching
 from assay_gate.process_endings import Endings, parse_endings
 from assay_gate.process_findings import Findings
 from assay_gate.process_folder import ProcessError
@@ -36,7 +38,7 @@ from assay_gate.process_steps import StepConfig, parse_steps
 SECTIONS = ("pipeline", "prompts", "schemas", "validation", "api", "processing", "assay")
 KEYS = (
     "id", "version", "input_schema", "key", "temperatures", "max_tokens", "steps", "result",
-    "exhausted", "empty_result", "assign", "gate", "shadow",
+    "exhausted", "empty_result", "assign", "gate", "shadow", "cache",
 )  # fmt: skip
 _SHADOW = ("of", "share")
 
@@ -67,6 +69,7 @@ class ProcessConfig:
     step_attempts: Mapping[str, Attempts]
     endings: Endings
     shadow: Shadow | None
+    caching: Caching | None
     gate: Mapping[str, Any]
     api: Mapping[str, Any]
     processing: Mapping[str, Any]
@@ -98,6 +101,7 @@ def parse_config(config: Mapping[str, Any], found: Findings) -> ProcessConfig:
         step_attempts=parse_step_attempts(ours, models, attempts, found),
         endings=parse_endings(ours, found),
         shadow=_shadow(ours, found),
+        caching=parse_caching(ours, found),
         gate=_gate(config, ours, found),
         api=api,
         processing=processing,

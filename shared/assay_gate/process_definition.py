@@ -15,12 +15,13 @@ from assay_gate.config_reading import CONFIG
 from assay_gate.expression_steps import ExpressionProgram
 from assay_gate.process_assignments import Assignment
 from assay_gate.process_attempts import Attempts
+from assay_gate.process_cache import Caching
 from assay_gate.process_config import Shadow
 from assay_gate.process_endings import Policy
 from assay_gate.process_folder import ProcessError
 from assay_gate.prompt import PromptError, render
 from assay_gate.schema_refs import with_const
-from assay_gate.verdict import Problem, problem
+from assay_gate.verdict import Problem, Verdict, problem
 from assay_gate.wire_schema import derive_wire_schema
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ class Process:
     `key` is the input field that is the partition key (None: the request id), `exhausted` says
     per reason what follows the last attempt, `protected` holds the input fields that no step may
     replace (those of `assay.input_schema`). A `shadow` is recorded and compared, never signed.
+    `caching` None: every request is asked for itself.
     """
 
     id: str
@@ -71,6 +73,7 @@ class Process:
     empty_result: Any
     result: str
     shadow: Shadow | None
+    caching: Caching | None
     api: Mapping[str, Any]
     processing: Mapping[str, Any]
     _fallback: Mapping[str, Any] = field(repr=False)
@@ -199,3 +202,13 @@ class Process:
                 found.output_schema, found.rules or None, config=self._gate_config
             )
         return self._gates[step]
+
+    def judge(self, step: str, raw: str, record: Mapping[str, Any], unit_id: str) -> Verdict:
+        """The verdict on an answer of this step to this input: assigned values set, rules seeing
+        the input and the unit's id (SPEC S3.4, S4.4)."""
+        return self.gate(step).judge(
+            raw,
+            context={**record, "unit_id": unit_id},
+            amend=self.assignments(step, record),
+            unit_id=unit_id,
+        )

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from aiokafka import AIOKafkaConsumer
+from collections.abc import Sequence
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka.structs import OffsetAndMetadata
 
 from assay_runtime import lenient_records
 from assay_runtime.settings import KafkaSection
@@ -31,3 +35,13 @@ def group_consumer(kafka: KafkaSection, group: str, client_id: str) -> AIOKafkaC
         max_partition_fetch_bytes=max(1_048_576, kafka.max_request_bytes),
         metadata_max_age_ms=60_000,
     )
+
+
+async def committed_offsets(
+    consumer: Any, partitions: Sequence[TopicPartition]
+) -> dict[TopicPartition, OffsetAndMetadata]:
+    """The group's offsets with their metadata, in one request; partitions it has none of are
+    left out. aiokafka's own `committed` asks for one partition and drops the metadata."""
+    found: dict[TopicPartition, OffsetAndMetadata]
+    found = await consumer._coordinator.fetch_committed_offsets(partitions)
+    return found

@@ -5,34 +5,27 @@ from __future__ import annotations
 import hashlib
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from assay.envelope import Headers
-from assay.topics import dead_letter_name
+from assay.topics import dead_letter_name, origin_name
 from assay_runtime.failures import DeadLetter, Stop
+from assay_runtime.raw_message import RawMessage, encoded, passed_on
 from assay_runtime.records import Record
 
 _MESSAGE_BYTES = 1_024
-
-
-@dataclass(frozen=True, slots=True)
-class DeadLetterMessage:
-    """A dead letter ready to be published; what the record lacked, it lacks."""
-
-    topic: str
-    key: bytes | None
-    value: bytes | None
-    headers: Headers
 
 
 def dead_letter(
     record: Record,
     reason: DeadLetter,
     service: str,
-    check: Callable[[DeadLetterMessage], None] = lambda message: None,
-) -> DeadLetterMessage:
+    check: Callable[[RawMessage], None] = lambda message: None,
+    *,
+    attempts: int = 1,
+) -> RawMessage:
     """The record as it came, raw bytes and original headers, with Kafka Connect's
-    `__connect.errors.*` headers beside them (DESIGN §3).
+    `__connect.errors.*` headers beside them (DESIGN §3). `attempts` says how often a postponed
+    record was tried in all.
 
     Where `check` refuses that as too large (a record may have been compressed far below the
     broker's limit), the value is replaced by its size and SHA-256, then the headers go too: the
@@ -53,22 +46,20 @@ def dead_letter(
         extra["assay.error.pointer"] = reason.pointer[:_MESSAGE_BYTES]
     if reason.request_id is not None:
         extra["assay.request.id"] = reason.request_id[:_MESSAGE_BYTES]
-    added = _encoded(extra)
-    # A value must not be null where the key is (aiokafka refuses it, and it would say nothing).
-    value = record.value if record.value is not None or record.key is not None else b""
-    whole = DeadLetterMessage(
-        dead_letter_name(record.topic, service), record.key, value, tuple(record.headers) + added
-    )
+    if attempts > 1:
+        extra["assay.error.attempts"] = str(attempts)
+    added = encoded(extra)
+    whole = passed_on(record, dead_letter_name(origin_name(record.topic), service), added)
     try:
         check(whole)
     except DeadLetter:
         pass
     else:
         return whole
-    left_out = _encoded(
+    left_out = encoded(
         {
-            "assay.error.value.bytes": str(len(value or b"")),
-            "assay.error.value.sha256": hashlib.sha256(value or b"").hexdigest(),
+            "assay.error.value.bytes": str(len(whole.value or b"")),
+            "assay.error.value.sha256": hashlib.sha256(whole.value or b"").hexdigest(),
         }
     )
     without_value = replace(whole, value=b"", headers=whole.headers + left_out)
@@ -77,10 +68,6 @@ def dead_letter(
     except DeadLetter:
         return replace(without_value, key=b"", headers=added + left_out)
     return without_value
-
-
-def _encoded(headers: dict[str, str]) -> Headers:
-    return tuple((name, value.encode("utf-8", "replace")) for name, value in headers.items())
 
 
 class DeadLetterLimit:

@@ -2,6 +2,7 @@
 
 HandlerInstruction
 ├── DeadLetter   this record can never be handled: keep it with its reason, go on
+│   └── RetryLater   not now, but perhaps in a while: postpone it, and keep it when that is over
 ├── Pause        something every record needs is away: wait in place, readiness off, lose nothing
 └── Stop         only a restart can mend this: end the process with a non-zero exit
 
@@ -34,6 +35,15 @@ class DeadLetter(HandlerInstruction):
         self.code = code
         self.pointer = pointer
         self.request_id = request_id
+
+
+class RetryLater(DeadLetter):
+    """Try the record again after each of the pipeline's waits, then keep it as a DeadLetter.
+
+    For a failure that is one record's alone and may pass (an outside system that only this record
+    needs); the records behind it go on, so it may be overtaken. Where a pipeline declares no
+    retries it is a DeadLetter at once.
+    """
 
 
 class Pause(HandlerInstruction):

@@ -58,6 +58,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
     ) -> None:
         self.window = Window()
         self.assigned = False
+        self.revoking = False
         self.completed = 0
         self._kafka = kafka
         self._pipeline = pipeline
@@ -67,9 +68,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         self._drain = drain
         starting = StartingPositions(kafka, pipeline, stored_positions)
         self._positions = Positions(pipeline, self.window, starting, on_pause)
-        self._committer = Committer(pipeline, self.window)
+        self._committer = Committer(pipeline, self.window, kafka.log)
         self._consumed = {t: metrics.CONSUMED.labels(pipeline, t) for t in topics}
-        self._revoking = False
         self._closed = False
         self._consumer: Any = None
 
@@ -87,6 +87,12 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
     async def commit_regularly(self) -> None:
         """Runs beside the engine."""
         await self._committer.run(self._consumer)
+
+    def commit_promptly(self, interval_s: float, on_commit: Callable[[], None]) -> None:
+        """For records that are dear to repeat: commit again `interval_s` after a commit, and
+        say when one succeeded."""
+        self._committer.interval_s = interval_s
+        self._committer.on_commit = on_commit
 
     def close(self) -> None:
         """Admit nothing more; what is admitted may still be completed."""
@@ -109,7 +115,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         """Drain, commit, let go; aiokafka swallows what is raised here, so the letting go is
         done whatever happens. It revokes everything, never a part (point 11)."""
         self.assigned = False
-        self._revoking = True
+        self.revoking = True
         try:
             await self._drain(self._kafka.drain_s)
             if revoked:
@@ -119,7 +125,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_assigned(self, assigned: Collection[TopicPartition]) -> None:
         self._positions.assigned(Position(tp.topic, tp.partition) for tp in assigned)
-        self._revoking = False
+        self.revoking = False
         self.assigned = True
         log.info("partitions_assigned", pipeline=self._pipeline, count=len(assigned))
 
@@ -155,7 +161,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
             self._positions.rewind(self._consumer)
             await asyncio.sleep(_RETRY_S)
             return []
-        if self._revoking or self._closed:
+        if self.revoking or self._closed:
             return []  # dropped; whoever is assigned next positions the partition anew
         admitted: list[tuple[Ticket, Record]] = []
         for tp, raw_records in fetched.items():
@@ -172,6 +178,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         """All outputs of the record are confirmed."""
         self.window.complete(ticket)
         self.completed += 1
+        self._committer.wake()
 
     def lag(self) -> int:
         """Records between the window's watermarks and the ends of the logs, as last fetched."""

@@ -6,7 +6,7 @@ Pure; property-tested against a model in tests/property/test_lanes.py.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -54,20 +54,10 @@ class Lanes(Generic[T]):
         self._running.remove(key)
         self._make_ready(key)
 
-    def forget(self, unless: Callable[[T], bool] = lambda item: False) -> None:
-        """Drop what waits, except what `unless` says; what runs goes on running."""
-        for lanes in (self._first, self._rest):
-            for key, lane in list(lanes.items()):
-                kept = deque(filter(unless, lane))
-                if kept:
-                    lanes[key] = kept
-                else:
-                    del lanes[key]
-        for ready in (self._ready_first, self._ready):
-            waiting = list(ready)
-            ready.clear()
-            for key in waiting:
-                self._make_ready(key)
+    def forget(self) -> None:
+        """Drop what waits; what runs goes on running."""
+        for kept in (self._first, self._rest, self._ready_first, self._ready):
+            kept.clear()
 
     def _make_ready(self, key: Hashable) -> None:
         if key in self._first:

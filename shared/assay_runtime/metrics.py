@@ -15,6 +15,10 @@ PUBLISHED = Counter("assay_records_published_total", "Records confirmed", ["pipe
 DEAD_LETTERED = Counter(
     "assay_records_dead_lettered_total", "Records dead-lettered", ["pipeline", "topic", "code"]
 )
+# Records postponed to a retry topic, by reason code.
+POSTPONED = Counter(
+    "assay_records_postponed_total", "Records to be tried later", ["pipeline", "topic", "code"]
+)
 # From receiving a batch (or one record of a lane) to the confirmation of its outputs.
 HANDLE_SECONDS = Histogram(
     "assay_handle_seconds",

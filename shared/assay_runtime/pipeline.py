@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeVar
 
 import structlog
@@ -20,6 +20,8 @@ from assay_runtime.lane import LaneEngine
 from assay_runtime.progress import Progress
 from assay_runtime.publisher import Publisher
 from assay_runtime.records import Decoder
+from assay_runtime.retries import Retries, original, retried_only, retry_topics
+from assay_runtime.retry_intake import RetryIntake
 from assay_runtime.settings import KafkaSection
 from assay_runtime.stage import Handler, Stage
 from assay_runtime.starting import StoredPositions
@@ -36,6 +38,8 @@ class Pipeline:
 
     `first` topics are read before the others (lane engine). `dead_letter_ratio` None turns the
     dead-letter limit off. A sink sets `keeps_dead_letters` False: it cannot fail on content.
+    `retries` is how many retry topics each of its topics has: a record that the handler postpones
+    goes through them before it is dead-lettered.
     `waiting` says what a handler waits for in place (None: nothing), so that readiness goes off
     and the watchdog does not take the wait for a stall.
     """
@@ -50,22 +54,52 @@ class Pipeline:
     first: frozenset[str] = frozenset()
     dead_letter_ratio: float | None = 0.5
     keeps_dead_letters: bool = True
+    retries: int = 0
     stored_positions: StoredPositions | None = None
     waiting: Callable[[], str | None] | None = None
+
+
+def runners(service: str, pipeline: Pipeline, kafka: KafkaSection, health: Health) -> list[Runner]:
+    """The pipeline's runner and, where it has retries, the one that reads what was postponed.
+
+    That one has a group of its own and handles records side by side whatever the engine: what is
+    tried again may be overtaken in any case.
+    """
+    found = [Runner(service, pipeline, kafka, health)]
+    if pipeline.retries and kafka.retry_delays_s:
+        again = replace(
+            pipeline,
+            name=f"{pipeline.name}.retry",
+            topics=retry_topics(pipeline.topics, service, kafka.retry_delays_s),
+            decode=retried_only(pipeline.decode),
+            engine="lane",
+            first=frozenset(),
+            stored_positions=None,
+        )
+        found.append(Runner(service, again, kafka, health, reads_retries=True))
+    return found
 
 
 class Runner:
     """One running pipeline: consumer group `assay.<name>`, a producer, an engine."""
 
     def __init__(
-        self, service: str, pipeline: Pipeline, kafka: KafkaSection, health: Health
+        self,
+        service: str,
+        pipeline: Pipeline,
+        kafka: KafkaSection,
+        health: Health,
+        *,
+        reads_retries: bool = False,
     ) -> None:
         self.name = pipeline.name
         self._waiting = pipeline.waiting
         self._health = health
         self._kafka = kafka
         client_id = f"{pipeline.name}@{socket.gethostname()}"
-        self._publisher = Publisher(kafka, client_id, pipeline.name)
+        self._publisher = Publisher(
+            kafka, client_id, pipeline.name, whole_batches=pipeline.engine == "batch"
+        )
         self._stage = Stage(
             pipeline=pipeline.name,
             service=service,
@@ -74,9 +108,15 @@ class Runner:
             publisher=self._publisher,
             limit=DeadLetterLimit(pipeline.dead_letter_ratio),
             keeps_dead_letters=pipeline.keeps_dead_letters,
+            retries=(
+                Retries(service, pipeline.retries, kafka.retry_delays_s)
+                if pipeline.retries
+                else None
+            ),
+            unwrap=original if reads_retries else None,
             on_pause=self._paused,
         )
-        self._intake = Intake(
+        self._intake = (RetryIntake if reads_retries else Intake)(
             kafka,
             pipeline=pipeline.name,
             group=f"assay.{pipeline.name}",

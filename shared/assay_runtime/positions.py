@@ -87,7 +87,7 @@ class Positions:
             return
         for position, offset in found.start.items():
             consumer.seek(TopicPartition(*position), offset)
-        self._window.assign(found.start, found.committed)
+        self._window.assign(found.start, found.committed, found.finished)
         self._new.difference_update(found.start)
 
     async def _pass_gap(self, consumer: Any, position: Position) -> None:

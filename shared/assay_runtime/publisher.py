@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter as Tally
 from collections.abc import Sequence
-from typing import Any, Protocol
 
 import structlog
 from aiokafka import AIOKafkaProducer
@@ -13,10 +11,11 @@ from aiokafka.errors import KafkaError, KafkaTimeoutError, MessageSizeTooLargeEr
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from prometheus_client import Counter
 
-from assay.envelope import Headers, Message
+from assay.envelope import Message
 from assay.topics import catalogue
 from assay_runtime import metrics
 from assay_runtime.failures import DeadLetter, Pause, Stop
+from assay_runtime.record_batches import Outgoing, RecordBatches, Sent, with_trace
 from assay_runtime.settings import KafkaSection
 
 log = structlog.get_logger()
@@ -26,35 +25,29 @@ _FLUSH_S = 5.0
 _TRACE = ("traceparent", b"0" * 55)
 
 
-class Outgoing(Protocol):
-    """What can be sent: a Message, or a dead letter, whose parts may be absent."""
-
-    @property
-    def topic(self) -> str: ...
-    @property
-    def key(self) -> bytes | None: ...
-    @property
-    def value(self) -> bytes | None: ...
-    @property
-    def headers(self) -> Headers: ...
-
-
 class Publisher:
     """Sends in order and returns when the broker has confirmed everything.
 
     `await send()` in sequence keeps the order per key; one gather waits for all confirmations
     (research/kafka-runtime point 7). An idempotent producer never gives up on a batch by itself,
     so a confirmation that takes longer than `send_deadline_s` ends the process (point 8).
+
+    `whole_batches` is for a caller that sends much at once and waits for it before it sends
+    again: its messages become record batches here. Without it many callers may send at once, and
+    what they send lingers for company.
     """
 
-    def __init__(self, kafka: KafkaSection, client_id: str, pipeline: str) -> None:
+    def __init__(
+        self, kafka: KafkaSection, client_id: str, pipeline: str, *, whole_batches: bool = False
+    ) -> None:
         self._kafka = kafka
+        self._whole_batches = whole_batches
         self._client_id = client_id
         self._pipeline = pipeline
         self._producer: AIOKafkaProducer | None = None
         self._limits = {
             topic.name: min(topic.record_bytes, kafka.max_request_bytes)
-            for topic in catalogue().everything()
+            for topic in catalogue().on_broker()
         }
         self._published: dict[str, Counter] = {}
 
@@ -113,52 +106,56 @@ class Publisher:
                 code="output_too_large",
             )
 
-    async def _enqueue(self, message: Outgoing, traceparent: str) -> asyncio.Future[Any]:
-        """Hand one message to the producer, in order; the future is its confirmation."""
-        assert self._producer is not None, "publisher is not started"  # noqa: S101
-        headers = [*message.headers, ("traceparent", traceparent.encode())]
-        try:
-            async with asyncio.timeout(self._kafka.send_deadline_s):
-                while True:
-                    try:
-                        future: asyncio.Future[Any] = await self._producer.send(
-                            message.topic, value=message.value, key=message.key, headers=headers
-                        )
-                    except KafkaTimeoutError:
-                        continue  # no room in the buffer while the broker is away
-                    return future
-        except MessageSizeTooLargeError as error:
-            raise DeadLetter(str(error), code="output_too_large") from error
-        except (KafkaError, TimeoutError) as error:
-            raise Stop(f"producer cannot send to {message.topic}: {error!r}") from error
-
-    async def send(self, outgoing: Sequence[tuple[Outgoing, str]]) -> list[asyncio.Future[Any]]:
+    async def send(self, outgoing: Sequence[tuple[Outgoing, str]]) -> list[Sent]:
         """Hand checked (message, traceparent) pairs to the producer, in order; `confirm` must
         follow, and what is sent after this returns stands behind them."""
-        futures: list[asyncio.Future[Any]] = []
+        sent: list[Sent] = []
+        if not outgoing:
+            return sent
         try:
-            for message, trace in outgoing:
-                futures.append(await self._enqueue(message, trace))
-        except BaseException:
-            _abandon(futures)
+            async with asyncio.timeout(self._kafka.send_deadline_s):
+                await self._hand_over(outgoing, sent)
+        except BaseException as error:
+            _abandon(sent)
+            if isinstance(error, MessageSizeTooLargeError):
+                raise DeadLetter(str(error), code="output_too_large") from error
+            if isinstance(error, KafkaError | TimeoutError):
+                raise Stop(f"producer cannot send: {error!r}") from error
             raise
-        return futures
+        return sent
 
-    async def confirm(self, futures: Sequence[asyncio.Future[Any]]) -> None:
+    async def _hand_over(self, outgoing: Sequence[tuple[Outgoing, str]], sent: list[Sent]) -> None:
+        assert self._producer is not None, "publisher is not started"  # noqa: S101
+        if self._whole_batches:
+            await RecordBatches(self._producer).send(outgoing, sent)
+            return
+        for message, trace in outgoing:
+            headers = with_trace(message, trace)
+            while True:
+                try:
+                    confirmation = await self._producer.send(
+                        message.topic, value=message.value, key=message.key, headers=headers
+                    )
+                except KafkaTimeoutError:
+                    continue  # no room in the buffer while the broker is away
+                break
+            sent.append(Sent(confirmation, message.topic, 1))
+
+    async def confirm(self, sent: Sequence[Sent]) -> None:
         """Wait until the broker has all of them; anything else is Stop."""
-        if not futures:
+        if not sent:
             return
         try:
             async with asyncio.timeout(self._kafka.send_deadline_s):
-                confirmed = await asyncio.gather(*futures)
+                await asyncio.gather(*(one.confirmation for one in sent))
         except TimeoutError as error:
             raise Stop(
                 f"the broker confirmed nothing for {self._kafka.send_deadline_s:g} s"
             ) from error
         except KafkaError as error:
             raise Stop(f"the producer is unusable: {error!r}") from error
-        for topic, count in Tally(metadata.topic for metadata in confirmed).items():
-            self._counter(topic).inc(count)
+        for one in sent:
+            self._counter(one.topic).inc(one.records)
 
     async def publish(self, messages: Sequence[tuple[Message, str]]) -> None:
         """Check, send and confirm: DeadLetter, with nothing sent, for a message too large."""
@@ -173,7 +170,7 @@ class Publisher:
         return counter
 
 
-def _abandon(futures: Sequence[asyncio.Future[Any]]) -> None:
+def _abandon(sent: Sequence[Sent]) -> None:
     """Nobody will ask for these confirmations; the records are repeated."""
-    for future in futures:
-        future.cancel()
+    for one in sent:
+        one.confirmation.cancel()

@@ -9,6 +9,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -17,10 +18,10 @@ import structlog
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
 
-from assay_runtime import http, logging
+from assay_runtime import garbage, http, logging
 from assay_runtime.failures import Stop
 from assay_runtime.health import Check, Health
-from assay_runtime.pipeline import Pipeline, Runner
+from assay_runtime.pipeline import Pipeline, Runner, runners
 from assay_runtime.settings import Settings, SettingsError, load
 
 log = structlog.get_logger()
@@ -29,6 +30,7 @@ log = structlog.get_logger()
 READY_PREFIX = "assay-ready "
 
 _HTTP_END_S = 6.0
+_LAST_S = 0.5
 
 
 @dataclass(slots=True)
@@ -59,18 +61,23 @@ async def run(service: Service, settings: Settings) -> None:
     sock = http.bind(settings.http)
     server = http.server(app)
     serving = asyncio.create_task(server.serve(sockets=[sock]), name="http")
-    runners = [Runner(service.name, p, settings.kafka, health) for p in service.pipelines]
+    running = [
+        runner
+        for pipeline in service.pipelines
+        for runner in runners(service.name, pipeline, settings.kafka, health)
+    ]
     async with contextlib.AsyncExitStack() as stack:
-        starting = asyncio.create_task(_start(service, runners, stack), name="start")
+        starting = asyncio.create_task(_start(service, running, stack), name="start")
         tasks = {serving, starting, asyncio.create_task(_signal().wait(), name="signal")}
         try:
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
                 tasks.discard(starting)
-                tasks |= {asyncio.create_task(r.run(), name=r.name) for r in runners}
+                tasks |= {asyncio.create_task(r.run(), name=r.name) for r in running}
                 tasks |= {asyncio.create_task(_background(b)) for b in service.background}
                 health.note("service", None)
+                garbage.settle()
                 _announce(service, sock)
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in tasks:
@@ -82,7 +89,7 @@ async def run(service: Service, settings: Settings) -> None:
             health.note("service", "stopping")
             # What still starts must not go on behind the back of what is stopped.
             await _end([starting])
-            await _stop(runners, service.drain_s)
+            await _stop(running, service.drain_s)
             server.should_exit = True
             await asyncio.wait([serving], timeout=_HTTP_END_S)
             await _end(tasks)
@@ -142,13 +149,36 @@ def main(name: str, model: type[S], build: Callable[[S], Service]) -> None:
     try:
         settings = load(model)
         logging.configure(settings.log, name)
-        asyncio.run(run(build(settings), settings))
+        sys.exit(asyncio.run(_to_the_end(build(settings), settings)))
     except SettingsError as error:
         print(f"{name}: settings are not usable\n{error}", file=sys.stderr)
         sys.exit(2)
-    except Stop as reason:
-        log.error("stopped_by_failure", reason=str(reason))
-        sys.exit(1)
     except Exception:
         log.exception("crashed")
         sys.exit(1)
+
+
+async def _to_the_end(service: Service, settings: Settings) -> int:
+    """Exit code of `run`. Everything is committed and closed by then, so nothing may keep the
+    process any longer: no handler that ignores its cancellation, and no thread."""
+    code = 1
+    try:
+        await run(service, settings)
+        code = 0
+    except Stop as reason:
+        log.error("stopped_by_failure", reason=str(reason))
+    except SettingsError:
+        raise
+    except Exception:
+        log.exception("crashed")
+    last = threading.Timer(_LAST_S, _leave, [code])
+    last.daemon = True
+    last.start()
+    return code
+
+
+def _leave(code: int) -> None:
+    log.warning("left_with_work_that_does_not_end")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

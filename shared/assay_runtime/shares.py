@@ -5,8 +5,8 @@ from __future__ import annotations
 from assay_runtime.records import Position
 from assay_runtime.window import Window
 
-# Finished records above a watermark are what a crash repeats, paid model calls among them.
-_BACKLOG = 10_000
+# One record that does not end must not let the rest run ahead without bound.
+_SPAN = 10_000
 
 
 class Shares:
@@ -44,7 +44,7 @@ class Shares:
     def has_room(self, position: Position) -> bool:
         return (
             self._window.held(position) <= self.quota - max(1, self.quota // 4)
-            and self._window.backlog(position) < _BACKLOG
+            and self._window.span(position) < _SPAN
         )
 
     def eligible(self) -> list[Position]:

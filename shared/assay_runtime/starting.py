@@ -12,7 +12,9 @@ import structlog
 from aiokafka import TopicPartition
 
 from assay_runtime import metrics
+from assay_runtime.consumer import committed_offsets
 from assay_runtime.failures import Stop
+from assay_runtime.finished import Finished, from_metadata
 from assay_runtime.records import Position
 from assay_runtime.settings import KafkaSection
 
@@ -26,10 +28,12 @@ _BEYOND_TRIES = 3
 
 @dataclass(slots=True)
 class Found:
-    """Offsets to start from, and the group's own where there are any."""
+    """Offsets to start from, the group's own where there are any, and what is finished above
+    those already."""
 
     start: dict[Position, int] = field(default_factory=dict)
     committed: dict[Position, int | None] = field(default_factory=dict)
+    finished: dict[Position, Finished] = field(default_factory=dict)
 
 
 class StartingPositions:
@@ -54,23 +58,33 @@ class StartingPositions:
         """
         tps = [TopicPartition(*position) for position in wanted]
         stored = await self._stored_positions(wanted) if self._stored_positions else {}
-        lows, ends, *committed = await asyncio.gather(
+        lows, ends, group = await asyncio.gather(
             consumer.beginning_offsets(tps),
             consumer.end_offsets(tps),
-            *(consumer.committed(tp) for tp in tps),
+            committed_offsets(consumer, tps),
         )
         found = Found()
-        for position, tp, at_group in zip(wanted, tps, committed, strict=True):
+        for position, tp in zip(wanted, tps, strict=True):
+            at_group = group[tp].offset if tp in group else None
             at = stored.get(position, at_group)
+            low, end = lows[tp], ends[tp]
+            finished = None
             if at is None:
-                if lows[tp] > 0:
-                    log.warning("start_after_retention", topic=tp.topic, low_watermark=lows[tp])
-                start: int | None = lows[tp]
+                if low > 0:
+                    log.warning("start_after_retention", topic=tp.topic, low_watermark=low)
+                start: int | None = low
             else:
-                start = self._checked(position, at, lows[tp], ends[tp])
-            if start is not None:
-                found.start[position] = start
-                found.committed[position] = at_group
+                if at == at_group:
+                    finished = from_metadata(group[tp].metadata, at, self._kafka.log)
+                start = self._checked(position, at, low, end, finished)
+            if start is None:
+                continue
+            found.start[position] = start
+            found.committed[position] = at_group
+            # A log that is shorter than what was finished holds other records by now.
+            if finished is not None and finished.end <= end:
+                found.finished[position] = finished
+        self._say(found.finished)
         return found
 
     async def after_gap(self, consumer: Any, position: Position, at: int) -> int | None:
@@ -81,32 +95,44 @@ class StartingPositions:
         )
         return self._checked(position, at, lows[tp], ends[tp])
 
-    def _checked(self, position: Position, at: int, low: int, end: int) -> int | None:
+    def _checked(
+        self, position: Position, at: int, low: int, end: int, finished: Finished | None = None
+    ) -> int | None:
         if at < low:
-            self._overrun(position, at, low)
+            lost = low - at - (finished.count(below=low) if finished else 0)
+            self._overrun(position, lost)
             return low
-        if at > end:
+        received = finished.end if finished else at
+        if received > end:
             self._beyond[position] += 1
             if self._beyond[position] < _BEYOND_TRIES:
                 return None
             # The log was cut or the topic made anew: what it holds now has not been read.
-            log.error("position_beyond_log", topic=position.topic, position=at, end=end)
-            at = low
+            log.error("position_beyond_log", topic=position.topic, position=received, end=end)
+            if at > end:
+                at = low
         self._beyond.pop(position, None)
         return at
 
-    def _overrun(self, position: Position, at: int, low: int) -> None:
-        metrics.OVERRUN.labels(self._pipeline).inc(low - at)
+    def _say(self, finished: Mapping[Position, Finished]) -> None:
+        if finished:
+            count = sum(f.count() for f in finished.values())
+            log.info("finished_earlier", pipeline=self._pipeline, records=count)
+
+    def _overrun(self, position: Position, lost: int) -> None:
+        if not lost:
+            return
+        metrics.OVERRUN.labels(self._pipeline).inc(lost)
         log.error(
             "retention_overrun",
             pipeline=self._pipeline,
             topic=position.topic,
             partition=position.partition,
-            lost_records=low - at,
+            lost_records=lost,
         )
         if self._kafka.overrun == "stop":
             raise Stop(
-                f"{low - at} records of {position.topic}/{position.partition} were removed "
+                f"{lost} records of {position.topic}/{position.partition} were removed "
                 "by retention before they were read; set ASSAY_KAFKA__OVERRUN=continue to go "
                 "on without them"
             )

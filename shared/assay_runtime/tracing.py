@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+import re
+from typing import NamedTuple
 
-_HEX = frozenset("0123456789abcdef")
+# Version ff and ids of zeros are invalid; a later version may hold more behind a dash.
+_TRACEPARENT = re.compile(
+    r"(?!ff)([0-9a-f]{2})-(?!0{32})([0-9a-f]{32})-(?!0{16})([0-9a-f]{16})-([0-9a-f]{2})(-.*)?",
+    re.DOTALL,
+)
+# Odd last digits of the flags.
+_SAMPLED = frozenset("13579bdf")
 # Trace ids only tell traces apart; the operating system seeds this generator per process.
 _random = random.Random()
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """One hop of a trace: 32 hex digits, 16 hex digits, whether it is sampled."""
 
     trace_id: str
@@ -38,15 +44,10 @@ def new_trace(sample_rate: float = 1.0) -> Span:
 
 def parse_traceparent(text: str | None) -> Span | None:
     """The span named by a `traceparent`, or None where it is absent or malformed."""
-    if text is None or len(text) < 55:
+    found = _TRACEPARENT.fullmatch(text) if text is not None else None
+    if found is None:
         return None
-    version, trace_id, span_id, flags = text[0:2], text[3:35], text[36:52], text[53:55]
-    if text[2] != "-" or text[35] != "-" or text[52] != "-" or version == "ff":
+    version, trace_id, span_id, flags, more = found.groups()
+    if more is not None and version == "00":
         return None
-    if len(text) > 55 and (version == "00" or text[55] != "-"):
-        return None
-    if not _HEX.issuperset(version + trace_id + span_id + flags):
-        return None
-    if trace_id == "0" * 32 or span_id == "0" * 16:
-        return None
-    return Span(trace_id, span_id, bool(int(flags, 16) & 1))
+    return Span(trace_id, span_id, flags[1] in _SAMPLED)

@@ -55,14 +55,18 @@ def test_asyncapi_is_fresh() -> None:
 def test_asyncapi_is_a_3_0_document_for_another_reader() -> None:
     parsed = ApplicationSchema.model_validate(DOCUMENT)
     assert parsed.asyncapi == "3.0.0"
-    assert len(parsed.channels) == len(catalogue().everything())
+    assert len(parsed.channels) == len(catalogue().on_broker())
 
 
 def test_asyncapi_names_every_topic_and_event() -> None:
     """Dead letters too, since subscribers may want them."""
-    assert set(DOCUMENT["channels"]) == {topic.name for topic in catalogue().everything()}
-    assert set(DOCUMENT["components"]["messages"]) == {*EVENTS, "dead-letter"}
-    for topic in catalogue().everything():
+    assert set(DOCUMENT["channels"]) == {topic.name for topic in catalogue().on_broker()}
+    assert set(DOCUMENT["components"]["messages"]) == {
+        *EVENTS,
+        "dead-letter",
+        "postponed",
+    }
+    for topic in catalogue().on_broker():
         channel = DOCUMENT["channels"][topic.name]
         assert channel["bindings"]["kafka"]["partitions"] == topic.partitions
         assert channel["bindings"]["kafka"]["topicConfiguration"]["max.message.bytes"] == (
@@ -73,7 +77,7 @@ def test_asyncapi_names_every_topic_and_event() -> None:
 def test_asyncapi_has_an_operation_per_edge_of_the_catalogue() -> None:
     edges = sum(
         len(topic.producers) + len(topic.consumers) + len(topic.sinks)
-        for topic in catalogue().everything()
+        for topic in catalogue().on_broker()
     )
     operations = DOCUMENT["operations"]
     assert len(operations) == edges

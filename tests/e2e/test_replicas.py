@@ -30,7 +30,7 @@ def _bootstrap(broker: str, request: pytest.FixtureRequest) -> Iterator[dict[str
         asyncio.run(create_missing(address, EMBEDDED_PARTITIONS))
         yield {"ASSAY_KAFKA__BOOTSTRAP": address}
         return
-    topics = [(topic.name, EMBEDDED_PARTITIONS) for topic in catalogue().everything()]
+    topics = [(topic.name, EMBEDDED_PARTITIONS) for topic in catalogue().on_broker()]
     with EmbeddedBroker(topics) as embedded:
         yield {
             "ASSAY_KAFKA__BOOTSTRAP": embedded.bootstrap,

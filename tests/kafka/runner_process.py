@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import time
 from collections.abc import Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from assay_runtime.pipeline import Pipeline
 from assay_runtime.records import raw_decoder
@@ -18,7 +20,12 @@ from tests.kafka.delivery_rig import SERVICE, forwarding
 
 
 class RigSection(Section):
-    """What to forward, and how slowly; times in seconds."""
+    """What to forward, and how slowly; times in seconds.
+
+    `calls` is a file that gets a line when the handler begins with a record. Records whose value
+    is in `slow` take `slow_s` instead; `hangs` says how they take it: `deaf` ignores that it is
+    cancelled, `thread` blocks a thread.
+    """
 
     pipeline: str = ""
     source: str = ""
@@ -27,6 +34,10 @@ class RigSection(Section):
     slots: int = 32
     delay_s: float = 0.0
     drain_s: float = 10.0
+    calls: str = ""
+    slow: tuple[str, ...] = ()
+    slow_s: float = 0.0
+    hangs: Literal["", "deaf", "thread"] = ""
 
 
 class RigSettings(Settings):
@@ -37,7 +48,15 @@ def build(settings: RigSettings) -> Service:
     rig = settings.rig
 
     async def wait(deliveries: Sequence[Any]) -> None:
-        await asyncio.sleep(random.uniform(0.5, 1) * rig.delay_s)
+        if rig.calls:
+            with Path(rig.calls).open("ab") as calls:
+                calls.write(b"".join(delivery.value + b"\n" for delivery in deliveries))
+        if deliveries[0].value.decode() not in rig.slow:
+            await asyncio.sleep(random.uniform(0.5, 1) * rig.delay_s)
+        elif rig.hangs == "thread":
+            await asyncio.to_thread(time.sleep, rig.slow_s)
+        else:
+            await _hang(rig.slow_s, deaf=rig.hangs == "deaf")
 
     return Service(
         name=SERVICE,
@@ -54,6 +73,16 @@ def build(settings: RigSettings) -> Service:
         ],
         drain_s=rig.drain_s,
     )
+
+
+async def _hang(seconds: float, deaf: bool) -> None:
+    end = time.monotonic() + seconds
+    while (left := end - time.monotonic()) > 0:
+        try:
+            await asyncio.sleep(left)
+        except asyncio.CancelledError:
+            if not deaf:
+                raise
 
 
 if __name__ == "__main__":

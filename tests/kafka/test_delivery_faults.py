@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -113,6 +114,61 @@ async def test_kill_9_loses_nothing(
     records = await rig.read(bootstrap, names.sink)
     assert rig.distinct(records) == {b"%d" % n for n in range(total)}
     assert rig.out_of_order(records) == []
+
+
+async def test_kill_9_repeats_no_more_calls_than_there_are_slots(
+    bootstrap: str, names: rig.Names, tmp_path: Path
+) -> None:
+    """Issue items 1 and 6: calls are paid. One record holds the watermark, so that most of what
+    is done stands above it; over three lives a call is repeated only where it was under way."""
+    total, slots, kills = 420, 16, 2
+    await rig.write(bootstrap, names.source, rig.rows(total, keys=60))
+    calls = tmp_path / "calls"
+    settings = {
+        "rig__engine": "lane", "rig__slots": slots, "rig__delay_s": 0.4, "rig__calls": calls,
+        "rig__slow": '["0","1","2","3"]', "rig__slow_s": 30, "kafka__session_timeout_ms": 3_000,
+    }  # fmt: skip
+    for enough in (120, 240):
+        with process(bootstrap, names, tmp_path, **settings) as (child, _):
+            await rig.until(lambda n=enough: outputs(bootstrap, names, n))
+            child.send_signal(signal.SIGKILL)
+            assert await exit_code(child) == -signal.SIGKILL
+    settings["rig__slow_s"] = 0.4
+    with process(bootstrap, names, tmp_path, **settings) as (_, log):
+        await rig.until(lambda: all_committed(bootstrap, names))
+        assert "finished_earlier" in log.read_text()
+    begun = Counter(calls.read_text().split())
+    assert set(begun) == {str(n) for n in range(total)}
+    repeated = sum(begun.values()) - total
+    assert repeated <= kills * slots
+    records = await rig.read(bootstrap, names.sink)
+    assert rig.distinct(records) == {b"%d" % n for n in range(total)}
+    assert rig.out_of_order(records) == []
+
+
+@pytest.mark.parametrize("hangs", ["", "deaf", "thread"])
+async def test_sigterm_ends_in_time_though_handlers_hang(
+    kafka_broker: Broker, names: rig.Names, hangs: str, tmp_path: Path
+) -> None:
+    """Issue: SIGTERM to exit within the model's deadline and 3 s, with all slots full. The
+    scorer drains for its deadline and 1 s, so 2 s remain for everything after the drain. Nothing
+    that was queued is begun, and nothing that hangs is committed."""
+    where, drain_s, slots = kafka_broker.bootstrap, 4, 8
+    await rig.create(where, names)
+    await rig.write(where, names.source, rig.rows(40, keys=40))
+    calls = tmp_path / "calls"
+    everything = json.dumps([str(n) for n in range(40)])
+    settings = {
+        "rig__engine": "lane", "rig__slots": slots, "rig__drain_s": drain_s, "rig__calls": calls,
+        "rig__slow": everything, "rig__slow_s": 60, "rig__hangs": hangs,
+    }  # fmt: skip
+    with process(where, names, tmp_path, **settings) as (child, log):
+        await rig.until(lambda: calls.exists() and len(calls.read_text().split()) == slots)
+        child.send_signal(signal.SIGTERM)
+        async with asyncio.timeout(drain_s + 2):
+            assert await exit_code(child) == 0, log.read_text()
+    assert len(calls.read_text().split()) == slots
+    assert sum((await rig.committed(where, names)).values()) == 0
 
 
 @ENGINES

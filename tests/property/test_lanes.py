@@ -51,11 +51,10 @@ class LanesMachine(RuleBasedStateMachine):
         self.lanes.done(key)
         self.running.discard(key)
 
-    @rule(below=st.integers(0, 60))
-    def forget(self, below: int) -> None:
-        """All, or all but those below a number."""
-        self.lanes.forget(unless=lambda item: item[0] < below)
-        self.waiting = [item for item in self.waiting if item[0] < below]
+    @rule()
+    def forget(self) -> None:
+        self.lanes.forget()
+        self.waiting.clear()
 
     @invariant()
     def counts(self) -> None:

@@ -1,12 +1,25 @@
-"""A row as both databases store it: the values in the order of their columns."""
+"""Rows as both databases store them, and what both are asked for."""
 
 from __future__ import annotations
 
-from services.evidence.domain import Row, header_bytes
+from collections.abc import Collection, Iterator
+
+from services.evidence.domain import Row
+from services.evidence.domain.erasure import ERASURE_PLACE, Erasure
+from services.evidence.store import Query
+
+COLUMNS = (
+    "shard", "seq", "event_id", "type", "request_id", "wallet", "timestamp_ms", "topic",
+    "partition", '"offset"', "headers", "salt", "value", "leaf_hash",
+)  # fmt: skip
+# Rows emptied in one transaction; an erasure's record names each of them.
+ERASE_AT_ONCE = 1_000
+# Values looked up in one statement.
+LOOK_UP = 500
 
 
 def values_of(row: Row) -> tuple[object, ...]:
-    """shard, seq, ids, place, headers, salt, value, leaf hash."""
+    """In the order of COLUMNS."""
     entry = row.entry
     return (
         row.shard,
@@ -19,8 +32,34 @@ def values_of(row: Row) -> tuple[object, ...]:
         entry.topic,
         entry.partition,
         entry.offset,
-        header_bytes(entry.headers),
+        row.header_data,
         row.salt,
         entry.value,
         row.leaf_hash,
     )
+
+
+def conditions(query: Query, after: int) -> tuple[list[str], list[object]]:
+    """`column operator` and its value, of each restriction."""
+    asked: list[tuple[str, object]] = [
+        ("id >", after),
+        ("request_id =", query.request_id),
+        ("wallet =", query.wallet),
+        ("type =", query.type),
+        ("timestamp_ms >=", query.since_ms),
+    ]
+    given = [(column, value) for column, value in asked if value is not None]
+    return [column for column, _ in given], [value for _, value in given]
+
+
+def erasure_conditions(erasure: Erasure) -> tuple[list[str], list[object]]:
+    """The same, of the rows to empty; an erasure's own record cannot be erased."""
+    column = "request_id =" if erasure.wallet is None else "wallet ="
+    return [column, "topic <>"], [erasure.wallet or erasure.request_id, ERASURE_PLACE]
+
+
+def in_parts(ids: Collection[str]) -> Iterator[list[str]]:
+    """At most LOOK_UP of them at a time."""
+    every = list(ids)
+    for start in range(0, len(every), LOOK_UP):
+        yield every[start : start + LOOK_UP]

@@ -7,9 +7,19 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+import structlog
+
 from assay_runtime.records import Position
 from assay_runtime.sqlite import SqliteFile
-from services.evidence.adapters.evidence_rows import values_of
+from services.evidence.adapters.evidence_rows import (
+    COLUMNS,
+    ERASE_AT_ONCE,
+    conditions,
+    erasure_conditions,
+    in_parts,
+    values_of,
+)
+from services.evidence.adapters.migrations_sqlite import MIGRATIONS
 from services.evidence.domain import (
     SALT_BYTES,
     Entry,
@@ -18,52 +28,24 @@ from services.evidence.domain import (
     plan,
     read_header_bytes,
 )
+from services.evidence.domain.erasure import Erasable, Erased, Erasure, erasure_entries
 from services.evidence.store import Page, Query, page_of
 
-_MIGRATIONS = (
-    """
-    CREATE TABLE evidence (
-      id INTEGER PRIMARY KEY AUTOINCREMENT,
-      shard INTEGER NOT NULL, seq INTEGER NOT NULL,
-      event_id TEXT NOT NULL UNIQUE, type TEXT NOT NULL,
-      request_id TEXT, wallet TEXT, timestamp_ms INTEGER NOT NULL,
-      topic TEXT NOT NULL, partition INTEGER NOT NULL, "offset" INTEGER NOT NULL,
-      headers BLOB NOT NULL, salt BLOB, value BLOB, leaf_hash BLOB NOT NULL,
-      UNIQUE (shard, seq));
-    CREATE INDEX evidence_request ON evidence (request_id, id);
-    CREATE INDEX evidence_wallet ON evidence (wallet, id);
-    CREATE INDEX evidence_type ON evidence (type, id);
-    CREATE INDEX evidence_time ON evidence (timestamp_ms);
-    CREATE TABLE consumed (
-      topic TEXT NOT NULL, partition INTEGER NOT NULL, next_offset INTEGER NOT NULL,
-      PRIMARY KEY (topic, partition));
-    """,
-    """
-    CREATE TRIGGER evidence_never_deleted BEFORE DELETE ON evidence
-      BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END
-    """,
-    # Erasure empties salt and value; nothing else of a row may ever change.
-    """
-    CREATE TRIGGER evidence_never_changed BEFORE UPDATE OF
-      id, shard, seq, event_id, type, topic, partition, "offset", headers, leaf_hash ON evidence
-      BEGIN SELECT RAISE(ABORT, 'evidence is append-only'); END
-    """,
-)
-_COLUMNS = (
-    'id, shard, seq, event_id, type, request_id, wallet, timestamp_ms, topic, partition, "offset",'
-    " headers, salt, value, leaf_hash"
-)
-_LOOK_UP = 500
+log = structlog.get_logger()
+
+_COLUMNS = ", ".join(COLUMNS)
 
 
 class SqliteEvidence:
     """EvidenceStore in one file."""
 
     def __init__(self, path: Path) -> None:
-        self._file = SqliteFile(path, _MIGRATIONS, "evidence")
+        self._file = SqliteFile(path, MIGRATIONS, "evidence")
 
     async def open(self) -> None:
         await self._file.open()
+        # What is erased is overwritten with zeros and does not wait in a free page.
+        await self._file.read(lambda db: db.execute("PRAGMA secure_delete=ON").fetchall())
 
     async def close(self) -> None:
         await self._file.close()
@@ -72,14 +54,7 @@ class SqliteEvidence:
         self, entries: Sequence[Entry], positions: Mapping[Position, int]
     ) -> list[Row]:
         def write(db: sqlite3.Connection) -> list[Row]:
-            stored = _stored(db, [entry.event_id for entry in entries])
-            stored |= _stored(db, disputed(entries, stored))
-            next_seq = _next_seq(db, {entry.partition for entry in entries})
-            rows = plan(entries, stored, next_seq, lambda: secrets.token_bytes(SALT_BYTES))
-            db.executemany(
-                f"INSERT INTO evidence ({_COLUMNS}) VALUES (NULL{', ?' * 14})",
-                [values_of(row) for row in rows],
-            )
+            rows = _append(db, entries)
             db.executemany(
                 "INSERT INTO consumed VALUES (?, ?, ?) ON CONFLICT (topic, partition)"
                 " DO UPDATE SET next_offset = max(next_offset, excluded.next_offset)",
@@ -97,29 +72,78 @@ class SqliteEvidence:
         return {position: found[position] for position in wanted if position in found}
 
     async def query(self, query: Query, after: int, limit: int, max_bytes: int) -> Page:
-        where, values = ["id > ?"], [after]
-        for column, operator, value in (
-            ("request_id", "=", query.request_id),
-            ("wallet", "=", query.wallet),
-            ("type", "=", query.type),
-            ("timestamp_ms", ">=", query.since_ms),
-        ):
-            if value is not None:
-                where.append(f"{column} {operator} ?")
-                values.append(value)  # type: ignore[arg-type]
+        where, values = conditions(query, after)
         sizes_sql = (
-            "SELECT id, length(coalesce(value, '')) + length(headers) FROM evidence"
-            f" WHERE {' AND '.join(where)} ORDER BY id LIMIT ?"
+            "SELECT id, coalesce(length(value), 0) + length(headers) FROM evidence"
+            f" WHERE {' AND '.join(f'{part} ?' for part in where)} ORDER BY id LIMIT ?"
         )
 
         def read(db: sqlite3.Connection) -> Page:
             sizes = db.execute(sizes_sql, [*values, limit + 1]).fetchall()
             ids, more = page_of(sizes, limit, max_bytes)
-            row_sql = f"SELECT {_COLUMNS} FROM evidence WHERE id = ?"
+            row_sql = f"SELECT id, {_COLUMNS}, erased_by FROM evidence WHERE id = ?"
             rows = [_row(db.execute(row_sql, (row_id,)).fetchone()) for row_id in ids]
             return Page(rows, ids[-1] if more else None)
 
         return await self._file.read(read)
+
+    async def values(self, event_ids: Collection[str]) -> dict[str, bytes]:
+        found = await self._file.read(lambda db: _stored(db, event_ids))
+        return {name: bytes(value) for name, value in found.items() if value is not None}
+
+    async def erasable(self, erasure: Erasure) -> int:
+        where, values = erasure_conditions(erasure)
+        sql = (
+            "SELECT count(*) FROM evidence WHERE erased_by IS NULL"
+            f" AND {' AND '.join(f'{part} ?' for part in where)}"
+        )
+        return int(await self._file.read(lambda db: db.execute(sql, values).fetchone()[0]))
+
+    async def erase(self, erasure: Erasure) -> Erased:
+        rows = 0
+        records: list[str] = []
+        while found := await self._file.write(lambda db: _erase_some(db, erasure)):
+            rows += found.rows
+            records += found.records
+        # The log of the file still holds the text until it is written back and cut off.
+        busy = await self._file.read(
+            lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
+        )
+        if busy:
+            log.warning("erased_text_still_in_wal", hint="another program reads the file")
+        return Erased(rows, tuple(records))
+
+
+def _append(db: sqlite3.Connection, entries: Sequence[Entry]) -> list[Row]:
+    stored = _stored(db, [entry.event_id for entry in entries])
+    stored |= _stored(db, disputed(entries, stored))
+    next_seq = _next_seq(db, {entry.partition for entry in entries})
+    rows = plan(entries, stored, next_seq, lambda: secrets.token_bytes(SALT_BYTES))
+    db.executemany(
+        f"INSERT INTO evidence ({_COLUMNS}) VALUES (?{', ?' * (len(COLUMNS) - 1)})",
+        [values_of(row) for row in rows],
+    )
+    return rows
+
+
+def _erase_some(db: sqlite3.Connection, erasure: Erasure) -> Erased | None:
+    """The first of what is left, None where nothing is."""
+    where, values = erasure_conditions(erasure)
+    found = db.execute(
+        "SELECT id, event_id, shard, seq, leaf_hash FROM evidence WHERE erased_by IS NULL"
+        f" AND {' AND '.join(f'{part} ?' for part in where)} ORDER BY id LIMIT {ERASE_AT_ONCE}",
+        values,
+    ).fetchall()
+    if not found:
+        return None
+    rows = [Erasable(*row) for row in found]
+    entries = erasure_entries(erasure, rows)
+    _append(db, list(entries.values()))
+    db.executemany(
+        "UPDATE evidence SET value = NULL, salt = NULL, headers = x'', erased_by = ? WHERE id = ?",
+        [(entries[row.shard].event_id, row.id) for row in rows],
+    )
+    return Erased(len(rows), tuple(entry.event_id for entry in entries.values()))
 
 
 def _next_seq(db: sqlite3.Connection, shards: set[int]) -> dict[int, int]:
@@ -127,10 +151,9 @@ def _next_seq(db: sqlite3.Connection, shards: set[int]) -> dict[int, int]:
     return {shard: db.execute(sql, (shard,)).fetchone()[0] for shard in shards}
 
 
-def _stored(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes | None]:
+def _stored(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, bytes | None]:
     found: dict[str, bytes | None] = {}
-    for start in range(0, len(ids), _LOOK_UP):
-        some = ids[start : start + _LOOK_UP]
+    for some in in_parts(ids):
         marks = ", ".join("?" * len(some))
         found.update(
             db.execute(f"SELECT event_id, value FROM evidence WHERE event_id IN ({marks})", some)
@@ -138,8 +161,9 @@ def _stored(db: sqlite3.Connection, ids: Sequence[str]) -> dict[str, bytes | Non
     return found
 
 
-def _row(row: tuple[int, int, int, str, str, str | None, str | None, int, str, int, int,
-                    bytes, bytes | None, bytes | None, bytes]) -> tuple[int, Row]:  # fmt: skip
+def _row(row: tuple[int, int, int, str, str, str | None, str | None, int, str, int, int, bytes,
+                    bytes | None, bytes | None, bytes, str | None]) -> tuple[int, Row]:  # fmt: skip
+    data = bytes(row[11])
     entry = Entry(
         event_id=row[3],
         type=row[4],
@@ -149,7 +173,7 @@ def _row(row: tuple[int, int, int, str, str, str | None, str | None, int, str, i
         topic=row[8],
         partition=row[9],
         offset=row[10],
-        headers=read_header_bytes(bytes(row[11])),
+        headers=read_header_bytes(data),
         value=bytes(row[13] or b""),
     )
-    return row[0], Row(row[1], row[2], entry, bytes(row[12] or b""), bytes(row[14]))
+    return row[0], Row(row[1], row[2], entry, bytes(row[12] or b""), bytes(row[14]), data, row[15])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from assay_runtime.postgres import PostgresPool
-from services.ingest.store import Ending, Known
+from services.ingest.store import Ending, Known, Owner
 
 _MIGRATIONS = (
     """
@@ -15,9 +15,16 @@ _MIGRATIONS = (
       accepted bytea, outcome bytea, touched_ms bigint NOT NULL);
     CREATE INDEX request_touched ON request (touched_ms);
     """,
+    """
+    ALTER TABLE request ADD COLUMN tenant text, ADD COLUMN process text,
+      ADD COLUMN published boolean NOT NULL DEFAULT false;
+    CREATE TABLE process_version (
+      id text NOT NULL, version text NOT NULL, hash text NOT NULL, first_used_ms bigint NOT NULL,
+      PRIMARY KEY (id, version));
+    """,
 )
-_COLUMNS = "request_id, content_sha256, status, accepted, outcome"
-_WITHOUT_ACCEPTED = "request_id, content_sha256, status, NULL, outcome"
+_COLUMNS = "request_id, content_sha256, status, accepted, outcome, tenant, process, published"
+_WITHOUT_ACCEPTED = _COLUMNS.replace("accepted", "NULL")
 
 
 class PostgresRequests:
@@ -32,17 +39,29 @@ class PostgresRequests:
     async def close(self) -> None:
         await self._pool.close()
 
-    async def announce(self, request_id: str, content_sha256: str, now_ms: int) -> Known:
+    async def announce(
+        self, request_id: str, content_sha256: str, now_ms: int, owner: Owner | None = None
+    ) -> Known:
         async with self._pool.transaction() as db:
             await db.execute(
-                "INSERT INTO request VALUES ($1, $2, 'pending', NULL, NULL, $3)"
+                "INSERT INTO request VALUES ($1, $2, 'pending', NULL, NULL, $3, $4, $5, false)"
                 " ON CONFLICT (request_id) DO UPDATE SET"
-                " content_sha256 = coalesce(request.content_sha256, excluded.content_sha256)",
+                " content_sha256 = coalesce(request.content_sha256, excluded.content_sha256),"
+                " tenant = coalesce(request.tenant, excluded.tenant),"
+                " process = coalesce(request.process, excluded.process)",
                 request_id,
                 content_sha256,
                 now_ms,
+                owner.tenant if owner else None,
+                owner.process if owner else None,
             )
             return await _get(db, request_id, _WITHOUT_ACCEPTED)
+
+    async def published(self, request_id: str) -> None:
+        async with self._pool.transaction() as db:
+            await db.execute(
+                "UPDATE request SET published = true WHERE request_id = $1", request_id
+            )
 
     async def reopen(self, request_id: str) -> None:
         async with self._pool.transaction() as db:
@@ -57,7 +76,8 @@ class PostgresRequests:
     ) -> Known:
         async with self._pool.transaction() as db:
             await db.execute(
-                "INSERT INTO request VALUES ($1, $2, 'pending', $3, NULL, $4)"
+                "INSERT INTO request (request_id, content_sha256, status, accepted, touched_ms)"
+                " VALUES ($1, $2, 'pending', $3, $4)"
                 " ON CONFLICT (request_id) DO UPDATE SET accepted = excluded.accepted,"
                 " content_sha256 = excluded.content_sha256, touched_ms = excluded.touched_ms,"
                 " status = 'pending', outcome = NULL WHERE request.accepted IS NULL"
@@ -76,13 +96,15 @@ class PostgresRequests:
         ordered = sorted(endings, key=lambda ending: ending.request_id)
         async with self._pool.transaction() as db:
             await db.executemany(
-                "INSERT INTO request VALUES ($1, NULL, $2, NULL, $3, $4)"
+                "INSERT INTO request (request_id, status, outcome, touched_ms)"
+                " SELECT $1, $2, $3, $4 WHERE NOT $5::boolean OR EXISTS"
+                " (SELECT FROM request WHERE request_id = $1 AND tenant IS NOT NULL)"
                 " ON CONFLICT (request_id) DO UPDATE SET status = excluded.status,"
                 " outcome = excluded.outcome, touched_ms = excluded.touched_ms, accepted ="
                 " CASE excluded.status WHEN 'dead_lettered' THEN request.accepted END"
-                " WHERE request.outcome IS NULL"
-                " OR (excluded.status = 'signed' AND request.status <> 'signed')",
-                [(e.request_id, e.status, e.outcome, now_ms) for e in ordered],
+                " WHERE request.outcome IS NULL OR (excluded.status IN ('signed', 'accepted')"
+                " AND request.status NOT IN ('signed', 'accepted'))",
+                [(e.request_id, e.status, e.outcome, now_ms, e.owned_only) for e in ordered],
             )
 
     async def get(self, request_id: str) -> Known | None:
@@ -96,21 +118,33 @@ class PostgresRequests:
     async def endings(self, request_ids: Collection[str]) -> list[Known]:
         async with self._pool.connection() as db:
             rows = await db.fetch(
-                "SELECT request_id, NULL, status, NULL, outcome FROM request"
+                f"SELECT {_WITHOUT_ACCEPTED} FROM request"
                 " WHERE outcome IS NOT NULL AND request_id = ANY($1::text[])",
                 list(request_ids),
             )
-        return [Known(*row) for row in rows]
+        return [Known.of_row(*row) for row in rows]
 
     async def forget(self, before_ms: int) -> int:
         async with self._pool.transaction() as db:
             done: str = await db.execute("DELETE FROM request WHERE touched_ms < $1", before_ms)
         return int(done.rpartition(" ")[2])
 
+    async def used_versions(self) -> Mapping[tuple[str, str], str]:
+        async with self._pool.connection() as db:
+            rows = await db.fetch("SELECT id, version, hash FROM process_version")
+        return {(row["id"], row["version"]): row["hash"] for row in rows}
+
+    async def use_versions(self, hashes: Mapping[tuple[str, str], str], now_ms: int) -> None:
+        async with self._pool.transaction() as db:
+            await db.executemany(
+                "INSERT INTO process_version VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING",
+                [(*version, hash_, now_ms) for version, hash_ in sorted(hashes.items())],
+            )
+
 
 async def _found(db: Any, request_id: str, columns: str) -> Known | None:
     row = await db.fetchrow(f"SELECT {columns} FROM request WHERE request_id = $1", request_id)
-    return Known(*row) if row else None
+    return Known.of_row(*row) if row else None
 
 
 async def _get(db: Any, request_id: str, columns: str) -> Known:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import replace
 
 import structlog
 
@@ -14,6 +15,7 @@ from services.scorer.domain.provider import (
     AttemptFailed,
     ConnectionLost,
     ModelCall,
+    ModelError,
     ModelReply,
     ModelServerError,
     ModelUnavailable,
@@ -73,13 +75,13 @@ class Endpoint:
                 if not self._is(State.CLOSED):
                     continue
                 try:
-                    reply = await self.provider.generate(call)
+                    reply = await self._timed(call)
                 except ConnectionLost as error:
                     self._note(self._availability.call_failed(self._clock()), str(error))
                     repeats += 1
                     if repeats > _REPEATS:
                         message = f"the connection broke {repeats} times on this call: {error}"
-                        raise ModelServerError(message) from error
+                        raise ModelServerError(message, seconds=error.seconds) from error
                 except ModelUnavailable as error:
                     self._note(self._availability.call_failed(self._clock()), str(error))
                 except AttemptFailed as error:
@@ -92,6 +94,16 @@ class Endpoint:
                     return reply
             if self._is(State.CLOSED):
                 await asyncio.sleep(self._policy.probe_initial_s)
+
+    async def _timed(self, call: ModelCall) -> ModelReply:
+        """One call, with the seconds that it took."""
+        begun = self._clock()
+        try:
+            reply = await self.provider.generate(call)
+        except ModelError as error:
+            error.seconds = self._clock() - begun
+            raise
+        return replace(reply, seconds=self._clock() - begun)
 
     async def aclose(self) -> None:
         """Stops the probes and closes the provider."""

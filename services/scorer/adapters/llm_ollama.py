@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any
 
 from services.scorer.adapters.format_canary import ask_canary
@@ -13,10 +14,13 @@ from services.scorer.adapters.reply_fields import UNKNOWN, counts, named, whole_
 from services.scorer.domain.provider import (
     ModelCall,
     ModelError,
+    ModelMisconfigured,
     ModelProtocolError,
+    ModelRefused,
     ModelReply,
     ProbeResult,
 )
+from services.scorer.domain.wire_text import wire_text
 
 _IDENTITY_DEADLINE_S = 5.0
 _THINK: Mapping[str, bool | str] = {"on": True, "off": False}
@@ -50,12 +54,23 @@ class OllamaProvider:
         self._probes = itertools.count()
         self._digest: str | None = None
         self._context = sys.maxsize
+        self._reading: asyncio.Task[None] | None = None
+
+    @property
+    def model_digest(self) -> str | None:
+        return self._digest
 
     async def generate(self, call: ModelCall) -> ModelReply:
         """One chat turn. A prompt that the backend cut to fit is a ModelProtocolError."""
         if self._digest is None:
-            await self._read_identity()
-        reply = await self._http.post("/api/chat", self._payload(call), call.deadline_s)
+            await self._known()
+        schema = call.wire_schema
+        reply = await self._http.post(
+            "/api/chat",
+            self._payload(call),
+            call.deadline_s,
+            written={"format": '"json"' if schema is None else wire_text(schema).text},
+        )
         message = reply.get("message")
         if not isinstance(message, dict):
             raise ModelProtocolError("the reply has no message")
@@ -87,6 +102,8 @@ class OllamaProvider:
         )
 
     async def aclose(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
         await self._http.aclose()
 
     def _payload(self, call: ModelCall) -> dict[str, Any]:
@@ -94,7 +111,6 @@ class OllamaProvider:
             "model": self.model,
             "messages": [{"role": "user", "content": call.prompt}],
             "stream": False,
-            "format": "json" if call.wire_schema is None else call.wire_schema,
             # All four always: Ollama's defaults are 0.8, random, unlimited and by free memory.
             "options": {
                 "temperature": call.temperature,
@@ -110,16 +126,26 @@ class OllamaProvider:
             payload["think"] = _THINK.get(self._think, self._think)
         return payload
 
+    async def _known(self) -> None:
+        """Reads the identity where it is not known, once for all calls that wait for it."""
+        if self._reading is None or self._reading.done():
+            self._reading = asyncio.create_task(self._read_identity())
+        await asyncio.shield(self._reading)
+
     async def _read_identity(self) -> None:
-        """Reads digest and context length; what cannot be read stays unknown."""
-        self._digest, self._context = None, sys.maxsize
+        """Reads digest and context length. What the server does not tell is unknown; a server
+        that is away is asked again by the next call."""
         try:
-            listing = await self._http.get("/api/tags", _IDENTITY_DEADLINE_S)
-            shown = await self._http.post(
-                "/api/show", {"model": self.model}, _IDENTITY_DEADLINE_S, attempts=1
+            listing = await self._told(self._http.get("/api/tags", _IDENTITY_DEADLINE_S))
+            shown = await self._told(
+                self._http.post(
+                    "/api/show", {"model": self.model}, _IDENTITY_DEADLINE_S, attempts=1
+                )
             )
         except ModelError:
+            self._digest, self._context = None, sys.maxsize
             return
+        self._digest, self._context = UNKNOWN, sys.maxsize
         models = listing.get("models")
         names = (self.model, f"{self.model}:latest")
         for entry in models if isinstance(models, list) else ():
@@ -129,3 +155,11 @@ class OllamaProvider:
         for key, value in info.items() if isinstance(info, dict) else ():
             if key.endswith(".context_length") and isinstance(value, int) and value > 0:
                 self._context = value
+
+    @staticmethod
+    async def _told(reply: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        """The reply, or nothing where the server answers and does not tell."""
+        try:
+            return await reply
+        except (ModelMisconfigured, ModelProtocolError, ModelRefused):
+            return {}

@@ -9,6 +9,7 @@ from services.scorer.adapters.format_canary import ask_canary
 from services.scorer.adapters.model_http import ModelHttp
 from services.scorer.adapters.reply_fields import UNKNOWN, counts, named, whole_text
 from services.scorer.domain.provider import ModelCall, ModelProtocolError, ModelReply, ProbeResult
+from services.scorer.domain.wire_text import wire_text
 
 
 class OpenAIProvider:
@@ -19,6 +20,7 @@ class OpenAIProvider:
     """
 
     name = "openai"
+    model_digest = UNKNOWN
 
     def __init__(
         self,
@@ -36,7 +38,12 @@ class OpenAIProvider:
 
     async def generate(self, call: ModelCall) -> ModelReply:
         """One chat turn."""
-        reply = await self._http.post("/v1/chat/completions", self._payload(call), call.deadline_s)
+        reply = await self._http.post(
+            "/v1/chat/completions",
+            self._payload(call),
+            call.deadline_s,
+            written={"response_format": _response_format(call)},
+        )
         choices = reply.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         message = choice.get("message") if isinstance(choice, dict) else None
@@ -70,10 +77,6 @@ class OpenAIProvider:
         await self._http.aclose()
 
     def _payload(self, call: ModelCall) -> dict[str, Any]:
-        response_format: dict[str, Any] = {"type": "json_object"}
-        if call.wire_schema is not None:
-            schema = {"name": "answer", "schema": call.wire_schema, "strict": True}
-            response_format = {"type": "json_schema", "json_schema": schema}
         return {
             "model": self.model,
             "messages": [{"role": "user", "content": call.prompt}],
@@ -81,5 +84,12 @@ class OpenAIProvider:
             "temperature": call.temperature,
             "seed": call.seed,
             "max_tokens": call.max_tokens,
-            "response_format": response_format,
         }
+
+
+def _response_format(call: ModelCall) -> str:
+    if call.wire_schema is None:
+        return '{"type":"json_object"}'
+    schema = wire_text(call.wire_schema).text
+    named = f'{{"name":"answer","strict":true,"schema":{schema}}}'
+    return f'{{"type":"json_schema","json_schema":{named}}}'

@@ -1,48 +1,42 @@
-"""HTTP to a model server: total deadline, transport retries, bounded replies, errors told apart.
+"""HTTP to a model server: total deadline, transport retries, bounded replies.
 
-httpx over aiohttp's transport (plain httpx costs ten times the CPU at 64 connections). Proxies
-of the environment are not used.
+aiohttp directly: httpx over aiohttp's transport, which the design foresaw, costs a call three times
+the CPU (tests/bench/http_client.py). Proxies and credentials of the environment are not used.
 """
 
 from __future__ import annotations
 
 import asyncio
-import email.utils
 import json
 import random
-import time
+from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
-import httpx
-import stamina
-from httpx_aiohttp import AiohttpTransport
+import structlog
 
+from services.scorer.adapters.model_errors import (
+    Busy,
+    reply_object,
+    status_error,
+    transport_error,
+)
 from services.scorer.domain.provider import (
     ConnectionLost,
-    ModelError,
     ModelMisconfigured,
     ModelProtocolError,
-    ModelRefused,
-    ModelServerError,
     ModelTimeout,
     ModelUnavailable,
 )
 
-_BUSY = frozenset((429, 502, 503))
-_MISCONFIGURED = frozenset((401, 403, 404, 405))
-_TIMED_OUT = frozenset((408, 504))
+log = structlog.get_logger()
+
 _RETRY_WAIT_S = 0.2
 _RETRY_CAP_S = 10.0
-_SHOWN = 200
-
-
-class _Busy(ModelUnavailable):
-    """429, 502 or 503; `retry_after` is the server's wish in seconds."""
-
-    def __init__(self, message: str, retry_after: float | None) -> None:
-        super().__init__(message)
-        self.retry_after = retry_after
+# Below the 5 s after which uvicorn (vLLM and others) drops an idle connection: a request sent into
+# a connection that is being closed would count as lost.
+_KEEP_ALIVE_S = 4.0
+_TEXT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class ModelHttp:
@@ -62,23 +56,34 @@ class ModelHttp:
         connect_s: float = 5.0,
         max_response_bytes: int = 262_144,
     ) -> None:
+        self._url = url
+        self._connections = connections
         self._attempts = attempts
+        self._connect_s = connect_s
         self._max_bytes = max_response_bytes
-        headers = {"content-type": "application/json", "accept-encoding": "identity"}
+        self._headers = {"content-type": "application/json", "accept-encoding": "identity"}
         if api_key:
-            headers["authorization"] = f"Bearer {api_key}"
-        self._client = httpx.AsyncClient(
-            base_url=url,
-            headers=headers,
-            transport=AiohttpTransport(limits=httpx.Limits(max_connections=connections + 4)),
-            timeout=httpx.Timeout(None, connect=connect_s),
-        )
+            self._headers["authorization"] = f"Bearer {api_key}"
+        self._session: aiohttp.ClientSession | None = None
 
     async def post(
-        self, path: str, payload: dict[str, Any], deadline_s: float, attempts: int | None = None
+        self,
+        path: str,
+        payload: Mapping[str, Any],
+        deadline_s: float,
+        *,
+        written: Mapping[str, str] | None = None,
+        attempts: int | None = None,
     ) -> dict[str, Any]:
-        """The reply's JSON object; `deadline_s` covers retries, waits and reading."""
-        body = json.dumps(payload, ensure_ascii=False).encode(errors="replace")
+        """The reply's JSON object; `deadline_s` covers retries, waits and reading.
+
+        `written` holds members of the payload that are JSON text already.
+        """
+        text = _TEXT(payload)
+        if written:
+            members = ",".join(f'"{name}":{member}' for name, member in written.items())
+            text = f"{text[:-1]},{members}}}"
+        body = text.encode(errors="replace")
         return await self._within(deadline_s, attempts or self._attempts, "POST", path, body)
 
     async def get(self, path: str, deadline_s: float) -> dict[str, Any]:
@@ -86,131 +91,74 @@ class ModelHttp:
         return await self._within(deadline_s, 1, "GET", path, None)
 
     async def aclose(self) -> None:
-        await self._client.aclose()
+        if self._session is not None:
+            await self._session.close()
 
     async def _within(
         self, deadline_s: float, attempts: int, method: str, path: str, body: bytes | None
     ) -> dict[str, Any]:
         refused: ModelUnavailable | None = None
-        retries = stamina.retry_context(
-            on=_wait_before_retry,
-            attempts=attempts,
-            timeout=None,
-            wait_initial=_RETRY_WAIT_S,
-            wait_max=_RETRY_CAP_S,
-            wait_jitter=_RETRY_WAIT_S,
-        )
+        tried = 0
         try:
             async with asyncio.timeout(deadline_s):
-                async for attempt in retries:
-                    with attempt:
-                        refused = None
-                        try:
-                            return await self._once(method, path, body)
-                        except ModelUnavailable as error:
-                            refused = error
+                while True:
+                    try:
+                        return await self._once(method, path, body)
+                    except ModelUnavailable as error:
+                        tried += 1
+                        if tried >= attempts or not _worth_another_try(error):
                             raise
+                        refused = error
+                    wait = _wait_before_try(tried, refused)
+                    log.warning("model_call_tried_again", path=path, wait_s=round(wait, 2),
+                                reason=str(refused))  # fmt: skip
+                    await asyncio.sleep(wait)
+                    refused = None
         except TimeoutError:
             # A deadline that ends a wait between tries is the outage's, not the model's.
-            reason = refused or ModelTimeout(f"no answer within {deadline_s:g} s")
-            raise reason from None
-        raise ModelUnavailable("the request was never tried")  # pragma: no cover - attempts >= 1
+            raise refused or ModelTimeout(f"no answer within {deadline_s:g} s") from None
 
     async def _once(self, method: str, path: str, body: bytes | None) -> dict[str, Any]:
+        session = self._session or self._open()
         try:
-            async with self._client.stream(method, path, content=body) as response:
-                data = await self._read(response)
-        except httpx.TransportError as error:
-            raise _transport_error(error) from error
-        if response.status_code != 200:
-            raise _status_error(response, data)
-        return _object(data)
+            async with session.request(
+                method, self._url + path, data=body, allow_redirects=False
+            ) as response:
+                data = await self._read(response.content)
+        except (aiohttp.ClientError, ValueError) as error:
+            raise transport_error(error) from error
+        if response.status != 200:
+            raise status_error(response.status, response.headers.get("retry-after"), data)
+        return reply_object(data)
 
-    async def _read(self, response: httpx.Response) -> bytes:
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in response.aiter_bytes():
-            chunks.append(chunk)
-            size += len(chunk)
-            if size > self._max_bytes:
+    async def _read(self, content: aiohttp.StreamReader) -> bytearray:
+        """The reply to its end; one that is longer than allowed is not read any further."""
+        data = bytearray()
+        while not content.at_eof():
+            data += await content.readany()
+            if len(data) > self._max_bytes:
                 raise ModelProtocolError(f"the reply is longer than {self._max_bytes} bytes")
-        return b"".join(chunks)
+        return data
+
+    def _open(self) -> aiohttp.ClientSession:
+        """The one session, opened by the first request because it belongs to the running loop."""
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(
+                limit=self._connections + 4, keepalive_timeout=_KEEP_ALIVE_S
+            ),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect_s),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            headers=self._headers,
+        )
+        return self._session
 
 
-def _wait_before_retry(error: Exception) -> float | bool:
-    """Whether to try again, and when: the server's Retry-After, capped, plus jitter."""
-    if isinstance(error, _Busy):
-        if error.retry_after is None:
-            return True
-        return min(error.retry_after, _RETRY_CAP_S) + random.uniform(0, _RETRY_WAIT_S)
-    return isinstance(error, ModelUnavailable) and not isinstance(
-        error, ConnectionLost | ModelMisconfigured
-    )
+def _worth_another_try(error: ModelUnavailable) -> bool:
+    return not isinstance(error, ConnectionLost | ModelMisconfigured)
 
 
-def _transport_error(error: httpx.TransportError) -> ModelError:
-    # The transport reports refused and broken connections alike; aiohttp's own error tells.
-    cause = error.__cause__
-    reason = _line(str(error)) or type(error).__name__
-    if isinstance(error, httpx.UnsupportedProtocol):
-        return ModelMisconfigured(f"not a usable URL: {reason}")
-    if isinstance(cause, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
-        return ModelUnavailable(f"cannot connect: {reason}")
-    return ConnectionLost(f"the connection broke: {reason}")
-
-
-def _status_error(response: httpx.Response, data: bytes) -> ModelError:
-    status = response.status_code
-    reason = f"HTTP {status}: {_server_message(data)}"
-    if status in _BUSY:
-        return _Busy(reason, _retry_after(response.headers.get("retry-after")))
-    if status in _MISCONFIGURED or 300 <= status < 400:
-        return ModelMisconfigured(reason)
-    if status in _TIMED_OUT:
-        return ModelTimeout(reason)
-    if 400 <= status < 500:
-        return ModelRefused(reason)
-    return ModelServerError(reason)
-
-
-def _retry_after(value: str | None) -> float | None:
-    """Seconds from a Retry-After header, in either of its forms."""
-    if not value:
-        return None
-    if value.strip().isdecimal():
-        return float(value[:9])
-    try:
-        return max(0.0, email.utils.parsedate_to_datetime(value).timestamp() - time.time())
-    except ValueError:
-        return None
-
-
-def _object(data: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(data)
-    except (ValueError, RecursionError):
-        raise ModelProtocolError(f"the reply is no JSON: {_line(_decoded(data))}") from None
-    if not isinstance(value, dict):
-        raise ModelProtocolError("the reply is no JSON object")
-    if value.get("error"):
-        raise ModelProtocolError(f"the reply is an error: {_server_message(data)}")
-    return value
-
-
-def _server_message(data: bytes) -> str:
-    """What the server says, on one bounded line: `{"error": …}` of either protocol, or its text."""
-    try:
-        error = json.loads(data)["error"]
-        text = error["message"] if isinstance(error, dict) else error
-    except (ValueError, LookupError, TypeError, RecursionError):
-        text = None
-    return _line(text if isinstance(text, str) else _decoded(data))
-
-
-def _decoded(data: bytes) -> str:
-    return data[: 4 * _SHOWN].decode(errors="replace")
-
-
-def _line(text: str) -> str:
-    shown = "".join(char if char.isprintable() else " " for char in text[: 4 * _SHOWN])
-    return " ".join(shown.split())[:_SHOWN]
+def _wait_before_try(tried: int, refused: ModelUnavailable) -> float:
+    """Seconds before the next try: the server's Retry-After or a doubling wait, plus jitter."""
+    wish = refused.retry_after if isinstance(refused, Busy) else None
+    wait = _RETRY_WAIT_S * 2 ** (tried - 1) if wish is None else wish
+    return min(wait, _RETRY_CAP_S) + random.uniform(0, _RETRY_WAIT_S)

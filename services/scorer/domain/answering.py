@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 from assay_gate.process import Process
 from assay_gate.verdict import Problem
 from services.scorer.domain.provider import ModelCall, ModelError, ModelReply, ModelUnavailable
+from services.scorer.domain.wire_text import wire_text
 
 COMPLETE = frozenset((None, "stop", "eos", "eos_token", "end_turn", "stop_sequence"))
 """Finish reasons of a whole answer; every other is a failed attempt, never repaired."""
@@ -69,6 +69,7 @@ def answered_fields(
     `outcome` is "answered" only for a whole answer. A cut-off or withheld one is "failed" with
     its text kept in `raw`; an outage beyond the patience is "unavailable".
     """
+    schema = call.wire_schema
     fields: dict[str, Any] = {
         "input": dict(record),
         "outcome": "answered",
@@ -81,7 +82,7 @@ def answered_fields(
         "seed": call.seed,
         "prompt": call.prompt,
         "prompt_sha256": hashlib.sha256(call.prompt.encode()).hexdigest(),
-        "schema_sha256": schema_sha256(call.wire_schema),
+        "schema_sha256": None if schema is None else wire_text(schema).sha256,
         "usage": {},
         "error": None,
     }
@@ -119,15 +120,3 @@ def unasked_fields(
         "prompt_sha256": hashlib.sha256(b"").hexdigest(),
         "error": {"code": code, "message": message},
     }
-
-
-def schema_sha256(wire_schema: dict[str, Any] | None) -> str | None:
-    """Hex SHA-256 of the wire schema as compact JSON in its own key order, as it was sent.
-
-    The order is part of it, because models write keys in the order of the grammar. The full
-    schema is covered by the process hash.
-    """
-    if wire_schema is None:
-        return None
-    text = json.dumps(wire_schema, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()

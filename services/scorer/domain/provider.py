@@ -23,9 +23,16 @@ from typing import Any, Literal, Protocol
 
 
 class ModelError(Exception):
-    """Root of the tree. The message is written for a person, one line, without secrets."""
+    """Root of the tree. The message is written for a person, one line, without secrets.
+
+    `seconds` is how long the call took, None where none was made.
+    """
 
     code = "model_error"
+
+    def __init__(self, message: str, *, seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.seconds = seconds
 
 
 class ModelUnavailable(ModelError):
@@ -106,13 +113,17 @@ class ModelCall:
 
 @dataclass(frozen=True, slots=True)
 class ModelReply:
-    """What came back, untouched. `usage` holds prompt_tokens and completion_tokens if told."""
+    """What came back, untouched. `usage` holds prompt_tokens and completion_tokens if told.
+
+    `seconds` is how long the call took; it is no part of what the model said.
+    """
 
     raw: str
     model: str
     model_digest: str
     finish_reason: str | None
     usage: dict[str, int] = field(default_factory=dict)
+    seconds: float | None = field(default=None, compare=False)
 
 
 Verdict = Literal["obeyed", "ignored", "unreachable"]
@@ -127,10 +138,17 @@ class ProbeResult:
 
 
 class Provider(Protocol):
-    """A model behind one endpoint. Raises ModelError only, and CancelledError when cancelled."""
+    """A model behind one endpoint. Raises ModelError only, and CancelledError when cancelled.
+
+    `model_digest` names the weights as last told: "unknown" where the server tells none, None
+    where it was not asked yet.
+    """
 
     name: str
     model: str
+
+    @property
+    def model_digest(self) -> str | None: ...
 
     async def generate(self, call: ModelCall) -> ModelReply: ...
 

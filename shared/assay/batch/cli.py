@@ -83,14 +83,17 @@ def run(
     ] = False,
 ) -> None:
     """Ask a process about every unit of a file and collect {step}_validated.jsonl and
-    {step}_failures.jsonl in a folder; each unit is in exactly one of the two per step.
+    {step}_failures.jsonl in a folder. A step's first file has all answers it accepted. A unit ends
+    once: in the last step's validated file, or in the failures file of the step it ended at; also
+    where its process then gives an empty result.
 
     A run that was interrupted or killed goes on where it was when it is started again: what is
     in the folder is never asked again. `unit_id` may be missing; it is then made from the line's
     content. The input fields may also stand in an object `input`. With --retry-failures the old
-    records move to {step}_failures.jsonl.bak, and each gets one more attempt that is told why
-    the last one failed; pipeline_internal failures stay. After a run that gave up, the next one
-    asks about all open units again.
+    records move to {step}_failures.jsonl.bak, and each gets one more attempt, at the step that
+    failed, with what the steps before brought, and told why the last one failed;
+    pipeline_internal failures stay. After a run that gave up, the next one asks about all open
+    units again, from their first step.
 
     Exit codes: 0 all units are valid; 1 some failed, have no outcome, or stand on unusable lines;
     2 wrong usage; 3 a step has failures and no valid unit; 130 interrupted.

@@ -71,12 +71,10 @@ class ResultFolder:
                 for record in _records(file):
                     yield step, kind, record
 
-    def archived(self) -> Iterator[tuple[str, Line]]:
-        """(step, record) of failures that were taken out to be asked again, oldest first."""
+    def archived(self) -> Iterator[Line]:
+        """Failures that were taken out to be asked again, of each step the oldest first."""
         for file in sorted(self.path.glob("*_failures.jsonl.bak")):
-            step = file.name.removesuffix("_failures.jsonl.bak")
-            for record in _records(file):
-                yield step, record
+            yield from _records(file)
 
     def archive_retryable(self) -> int:
         """Move what another answer may mend to `{step}_failures.jsonl.bak`; the rest stays

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,9 +20,10 @@ Line = dict[str, Any]
 
 @dataclass(slots=True)
 class Plan:
-    """`open` has the unit of each open request. `line_at` reads the input's line at a byte offset,
-    `index` says which; `retries` holds the failure records that are asked again, by unit.
+    """`open` has the unit of each open request, `requests` that of every request of this batch.
 
+    `line_at` reads the input's line at a byte offset, `index` says which. `archived` are failures
+    that were taken out to be asked again, `retries` those among them that are open, by unit.
     `first_step` is where units begin, once an acceptance has told it.
     """
 
@@ -30,18 +32,27 @@ class Plan:
     standing: Standing
     line_at: Callable[[int], bytes]
     resumed: bool
-    retries: Mapping[str, Line] = field(default_factory=dict)
+    archived: Sequence[Line] = ()
     first_step: str | None = None
     failed_step: str | None = None
+    retries: Mapping[str, Line] = field(default_factory=dict)
+    requests: dict[str, str] = field(default_factory=dict)
     open: dict[str, str] = field(default_factory=dict)
     total: int = 0
 
     def __post_init__(self) -> None:
+        self.retries = open_retries(self.archived, self.batch, self.standing)
+        for failure in self.archived:
+            unit = str(failure["unit_id"])
+            if unit in self.retries or unit in self.index.places:
+                self.requests[self.batch.retry_of(failure)] = unit
         for unit, failure in self.retries.items():
             self.open[self.batch.retry_of(failure)] = unit
         for unit in self.index.places:
+            request = self.batch.request_of(self._item(unit))
+            self.requests[request] = unit
             if unit not in self.standing.ended and unit not in self.retries:
-                self.open[self.batch.request_of(self._item(unit))] = unit
+                self.open[request] = unit
         self.total = len(self.index.places.keys() | self.retries.keys())
 
     def manifest(self) -> Line:
@@ -62,7 +73,7 @@ class Plan:
 
     def given(self, request: str) -> tuple[str | int, Line]:
         """The unit's id as its line spells it, and what was asked with."""
-        unit = self.open[request]
+        unit = self.requests[request]
         if unit in self.retries:
             return self.retries[unit]["unit_id"], self.retries[unit]["input"]
         item = self._item(unit)
@@ -86,11 +97,15 @@ def read_standing(lines: Iterable[tuple[str, str, Line]]) -> Standing:
     return standing
 
 
-def open_retries(archived: Iterable[tuple[str, Line]], standing: Standing) -> dict[str, Line]:
-    """Failures that were taken out to be asked again and have no result since, by unit."""
+def open_retries(archived: Iterable[Line], batch: Batch, standing: Standing) -> dict[str, Line]:
+    """Failures that were taken out to be asked again and whose units have not ended since, by
+    unit. Of several the last: the one whose retry has no failure of its own among them."""
+    of_unit: dict[str, list[Line]] = defaultdict(list)
+    for record in archived:
+        if str(record["unit_id"]) not in standing.ended:
+            of_unit[str(record["unit_id"])].append(record)
     found: dict[str, Line] = {}
-    for step, record in archived:
-        unit = str(record["unit_id"])
-        if unit not in standing.ended and not standing.has(step, unit):
-            found[unit] = record
+    for unit, records in of_unit.items():
+        failed = {record["_metadata"]["request_id"] for record in records}
+        found[unit] = [r for r in records if batch.retry_of(r) not in failed][-1]
     return found

@@ -9,7 +9,7 @@ from typing import IO
 
 from assay.batch.folder import FolderError, ResultFolder
 from assay.batch.items import MOST_LINE_BYTES, index_items, numbered_lines
-from assay.batch.plan import MANIFEST, Plan, open_retries, read_standing
+from assay.batch.plan import MANIFEST, Plan, read_standing
 from assay.batch.requests import Batch
 
 
@@ -46,14 +46,13 @@ def prepare(folder: ResultFolder, source: IO[bytes], wanted: Wanted) -> Plan:
             raise FolderError(f"{folder.path}: a batch of {name} {was!r}, not {given!r}")
     if wanted.retry_failures:
         folder.archive_retryable()
-    standing = read_standing(folder.lines())
     plan = Plan(
         batch=Batch(str(manifest["batch"]), wanted.process, wanted.tenant),
         index=index_items(numbered_lines(_bounded(source)), wanted.most),
-        standing=standing,
+        standing=read_standing(folder.lines()),
         line_at=_LineReader(source),
         resumed=known,
-        retries=open_retries(folder.archived(), standing),
+        archived=list(folder.archived()),
         first_step=manifest.get("first_step"),
     )
     if not known:

@@ -45,6 +45,7 @@ class BatchRun:
         self._open = dict(plan.open)
         self._sent: set[str] = set()
         self._stepless: list[StepOutcome] = []
+        self._passed: set[tuple[str, str | None]] = set()
         self._last_news = self._last_save = time.monotonic()
         self.asked = 0
 
@@ -77,6 +78,8 @@ class BatchRun:
         finally:
             publishing.cancel()
             await asyncio.gather(publishing, return_exceptions=True)
+        # Topics are read side by side: a step's answer may be read after the end of its unit.
+        await self._take_backlog()
         self._place_stepless(self._plan.first_step or self._plan.failed_step or NO_STEP)
         return True
 
@@ -84,6 +87,11 @@ class BatchRun:
         """Read what came since the last run; the requests that are on their way from then."""
         if not self._plan.resumed or not self._open:
             return set()
+        refused = await self._take_backlog()
+        return await self._bus.asked(self._open) - refused
+
+    async def _take_backlog(self) -> set[str]:
+        """Read all that the broker has now; the requests that named no process there is."""
         refused: set[str] = set()
         backlog = await self._bus.backlog()
         while await backlog():
@@ -93,7 +101,7 @@ class BatchRun:
                 except NoProcess:
                     refused.add(named_request(record.headers) or "")
             self._keep()
-        return await self._bus.asked(self._open) - refused
+        return refused
 
     async def _publish(self, requests: set[str]) -> None:
         async with asyncio.TaskGroup() as group:
@@ -124,33 +132,40 @@ class BatchRun:
 
     def _take(self, record: Fetched) -> None:
         """A record of one of our requests ends a step, or is a sign of life."""
-        if named_request(record.headers) not in self._open:
+        named = named_request(record.headers)
+        if named not in self._plan.requests:
             return
         try:
             outcome = read_step_outcome(record.topic, record.value, record.headers)
         except ValueError:
             return  # no service of ours wrote it
-        self._last_news = time.monotonic()
-        self._window.widen()
-        if outcome is None or outcome.request_id not in self._open:
+        if named in self._open:
+            self._last_news = time.monotonic()
+            self._window.widen()
+        if outcome is None or outcome.request_id not in self._plan.requests:
             return
-        if self._ended(outcome) and record.topic in DEAD_LETTERS:
+        if not outcome.last:
+            self._passed.add((outcome.request_id, outcome.step))
+            self._write(outcome)
+        elif outcome.request_id not in self._open:
+            return
+        elif self._ended(outcome) and record.topic in DEAD_LETTERS:
             self._bus.hold(record)
 
     def _ended(self, outcome: StepOutcome) -> bool:
-        """Take in the end of a step; True where its line waits until the first step is known."""
-        waits = False
-        if outcome.step is None and not outcome.began and not self._plan.first_step:
+        """Take in the end of a unit; True where its line waits until the first step is known."""
+        if outcome.failure and (outcome.request_id, outcome.step) in self._passed:
+            return False  # a second answer to a step whose first one led on
+        waits = outcome.step is None and not outcome.began and not self._plan.first_step
+        if waits:
             self._stepless.append(outcome)
-            waits = True
         else:
             self._write(outcome)
-        if outcome.last:
-            self._open_no_more(outcome.request_id)
+        self._open_no_more(outcome.request_id)
         return waits
 
     def _write(self, outcome: StepOutcome) -> None:
-        unit = self._plan.open[outcome.request_id]
+        unit = self._plan.requests[outcome.request_id]
         valid = outcome.failure is None
         step = self._plan.step_of(outcome)
         if valid and not self._plan.first_step:
@@ -160,6 +175,10 @@ class BatchRun:
             self._place_stepless(step)
         elif not valid and outcome.began:
             self._plan.failed_step = self._plan.failed_step or step
+        self._add(step, unit, outcome)
+
+    def _add(self, step: str, unit: str, outcome: StepOutcome) -> None:
+        valid = outcome.failure is None
         if self._plan.standing.note(step, unit, valid=valid, last=outcome.last):
             line = result_line(*self._plan.given(outcome.request_id), outcome)
             self._folder.add(step, "validated" if valid else "failures", line)
@@ -172,10 +191,7 @@ class BatchRun:
     def _place_stepless(self, step: str) -> None:
         waiting, self._stepless = self._stepless, []
         for outcome in waiting:
-            unit = self._plan.open[outcome.request_id]
-            if self._plan.standing.note(step, unit, valid=False, last=True):
-                line = result_line(*self._plan.given(outcome.request_id), outcome)
-                self._folder.add(step, "failures", line)
+            self._add(step, self._plan.requests[outcome.request_id], outcome)
 
     def _keep(self, *, save: bool = False) -> None:
         """Lines first, positions after them."""

@@ -18,16 +18,18 @@ class StepCount:
 
 @dataclass(slots=True)
 class Standing:
-    """A unit is in one file of a step at most, and ended after its last step."""
+    """A unit ends once, and has one line at most where a step's answer led on."""
 
     steps: dict[str, StepCount] = field(default_factory=dict)
     ended: set[str] = field(default_factory=set)
     _done: dict[str, set[str]] = field(default_factory=dict)
+    _valid_ends: int = 0
 
     def note(self, step: str, unit: str, *, valid: bool, last: bool) -> bool:
-        """Take in a line; False where the unit has one at this step already."""
+        """Take in a line; False where it is one too many: the unit has ended, or the step's
+        answer that led on stands there already."""
         done = self._done.setdefault(step, set())
-        if unit in done:
+        if unit in (self.ended if last else done):
             return False
         done.add(unit)
         count = self.steps.setdefault(step, StepCount())
@@ -37,13 +39,14 @@ class Standing:
             count.failed += 1
         if last:
             self.ended.add(unit)
+            self._valid_ends += valid
         return True
 
-    def has(self, step: str, unit: str) -> bool:
-        return unit in self._done.get(step, ())
-
     def zero_valid(self) -> list[str]:
-        """Steps at which every unit failed (SPEC S4.8)."""
+        """Steps at which every unit failed (SPEC S4.8). None where a unit got through: what then
+        has failures alone is an expression step, whose successes have no lines of their own."""
+        if self._valid_ends:
+            return []
         return [name for name, c in self.steps.items() if c.failed and not c.validated]
 
     def failed(self) -> int:

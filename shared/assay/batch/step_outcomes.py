@@ -66,11 +66,13 @@ def read_step_outcome(
     return _dead(value, text_headers(headers))
 
 
-def _accepted(event: GenerationAccepted) -> StepOutcome:
+def _accepted(event: GenerationAccepted) -> StepOutcome | None:
+    if event.fallback is not None:
+        return None  # its rejection is the outcome
     return StepOutcome(
         event.meta.request_id,
         event.meta.step,
-        last=bool(getattr(event, "final", True)),
+        last=event.final,
         input=event.input,
         output=event.output,
         metadata=_metadata(event, attempts=event.attempts, repairs=event.repairs),

@@ -85,8 +85,11 @@ def _rejected(payload: dict[str, Any]) -> OldVerdict:
     return OldVerdict(False, payload["failure_stage"], errors)
 
 
-def _accepted(payload: dict[str, Any]) -> OldVerdict:
-    return OldVerdict(True, output=payload["output"])
+def _accepted(payload: dict[str, Any]) -> OldVerdict | None:
+    """An empty result is no verdict on an answer; its rejection is."""
+    if payload.get("fallback") is not None:
+        return None
+    return OldVerdict(True, output=payload["output"], is_result=payload.get("final", True))
 
 
 def _validated(payload: dict[str, Any]) -> OldVerdict | None:

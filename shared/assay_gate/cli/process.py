@@ -1,4 +1,5 @@
-"""`assay process check`: what is wrong with a process folder, before anything runs."""
+"""`assay process`: `check` says what is wrong with a folder before anything runs, `compare` how
+two versions fared."""
 
 from __future__ import annotations
 
@@ -9,15 +10,19 @@ from typing import Annotated, Any
 
 import typer
 
+from assay_gate.cli.compare import compare
 from assay_gate.process_check import Checked, check_processes
 from assay_gate.process_findings import Finding
 
-app = typer.Typer(no_args_is_help=True, help="Look at process folders.")
+app = typer.Typer(no_args_is_help=True, help="Look at processes.")
 
 
 @app.callback()
 def process() -> None:
-    """Look at process folders."""
+    """Look at processes."""
+
+
+app.command()(compare)
 
 
 @app.command()

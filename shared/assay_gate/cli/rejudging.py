@@ -26,12 +26,14 @@ _NOT_WHOLE = ("finish_reason", "answer_incomplete")
 
 @dataclass(frozen=True, slots=True)
 class OldVerdict:
-    """What was said then; `output` is None where it was not kept."""
+    """What was said then; `output` is None where it was not kept. `is_result`: it is that of the
+    whole process, which of several steps is more than the last one's answer."""
 
     accepted: bool
     stage: str | None = None
     errors: list[Problem] = field(default_factory=list)
     output: Any = None
+    is_result: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +90,7 @@ def rejudge(process: Process, answer: StoredAnswer) -> Comparison:
         now = _judged(process, step, answer)
     except (ProcessError, GateError) as error:
         return Comparison(answer, step, "not_judged", reason=str(error))
-    return Comparison(answer, step, _change(answer.old, now), now)
+    return Comparison(answer, step, _change(answer.old, now, len(process.steps)), now)
 
 
 def _judged(process: Process, step: str, answer: StoredAnswer) -> Verdict:
@@ -100,13 +102,14 @@ def _judged(process: Process, step: str, answer: StoredAnswer) -> Verdict:
     return gate.judge_value(answer.raw, record, amend, unit_id=answer.unit_id)
 
 
-def _change(old: OldVerdict | None, now: Verdict) -> Change:
+def _change(old: OldVerdict | None, now: Verdict, steps: int) -> Change:
     if old is None:
         return "no_verdict"
     if old.accepted != now.accepted:
         return "accepted" if now.accepted else "rejected"
     if now.accepted:
-        return "none" if old.output is None or same(old.output, now.value) else "value"
+        unknown = old.output is None or (old.is_result and steps > 1)
+        return "none" if unknown or same(old.output, now.value) else "value"
     return (
         "none" if (old.stage, _named(old.errors)) == (now.stage, _named(now.errors)) else "errors"
     )

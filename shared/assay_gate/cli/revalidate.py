@@ -12,7 +12,9 @@ from typing import Annotated
 
 import typer
 
-from assay.cli.evidence_pages import EvidenceUnreadable, evidence_items
+from assay.cli.evidence_access import TOKEN_VARIABLE
+from assay.cli.evidence_pages import EvidenceClient, EvidenceUnreadable
+from assay.cli.printable import printable
 from assay.contracts import schema_root
 from assay_gate.cli.evidence_answers import stored_answers
 from assay_gate.cli.lines import read_lines
@@ -56,7 +58,10 @@ def revalidate(
     ] = None,
     token: Annotated[
         str | None,
-        typer.Option(envvar="ASSAY_EVIDENCE__TOKEN", help="With --evidence: its bearer token."),
+        typer.Option(
+            envvar=[TOKEN_VARIABLE, "ASSAY_EVIDENCE__FULL_TEXT_TOKEN"],
+            help="With --evidence: its full-text token; default: that of a stack started here.",
+        ),
     ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line, the summary last.")
@@ -66,7 +71,8 @@ def revalidate(
 
     No model is asked and nothing is written. Answers come from failure records, which are judged
     at the step that their file's name or `_metadata.step` says, or from evidence, where verdicts
-    are compared attempt by attempt. Answers that were cut off or never came cannot be judged.
+    are compared attempt by attempt; its full text is needed, for a redacted answer is another
+    answer. Answers that were cut off or never came cannot be judged.
 
     Exit codes: 0 nothing would change; 1 something would; 2 wrong usage, which includes a process
     or record that cannot be read.
@@ -77,13 +83,13 @@ def revalidate(
     if since and not evidence:
         raise typer.BadParameter("only evidence has times", param_hint="--since")
     loaded = _process(process)
-    if evidence:
-        items = partial(evidence_items, evidence, since=since, token=token)
-        answers = stored_answers(items, loaded.id)
-    else:
-        answers = _in_files(files)
     counts: Counter[str] = Counter()
     try:
+        if evidence:
+            client = EvidenceClient(evidence, token)
+            answers = stored_answers(partial(client.items, since=since, full=True), loaded.id)
+        else:
+            answers = _in_files(files)
         for answer in answers:
             found = rejudge(loaded, answer)
             counts[found.change] += 1
@@ -134,13 +140,8 @@ def _readable(found: Comparison) -> str:
     head = f"{who}  step {found.step}: {_SAID[found.change]}"
     errors = found.now.errors if found.now is not None else []
     return "\n".join(
-        map(_printable, [head, *(f"    {e['path']} {e['rule']}: {e['message']}" for e in errors)])
+        map(printable, [head, *(f"    {e['path']} {e['rule']}: {e['message']}" for e in errors)])
     )
-
-
-def _printable(text: str) -> str:
-    """A stranger's text cannot steer a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _say_summary(counts: Counter[str], process: Process, *, as_json: bool) -> None:

@@ -6,7 +6,8 @@ from collections.abc import MutableMapping
 from functools import lru_cache
 from typing import Any
 
-from assay_runtime.redaction.finder import find, may_hold, redact
+from assay_runtime.redaction.encoded import redact_encoded
+from assay_runtime.redaction.finder import find, redact
 from assay_runtime.redaction.vocabulary import words
 
 # Shorter whole numbers are no card, no SSN and no telephone number.
@@ -20,7 +21,8 @@ SAFE_KEYS = words(
 
 
 def redact_json(value: Any, *, under: str = "") -> Any:
-    """A copy of a JSON value with its texts redacted; `under` is the key it stands under.
+    """A copy of a JSON value with its texts redacted, also behind `\\u0040` and in base64; `under`
+    is the key it stands under.
 
     Keys count as context for what stands under them, and are redacted themselves where they
     contain personal data. A whole number is judged as the text of its digits, and replaced by the
@@ -42,7 +44,7 @@ def redact_json(value: Any, *, under: str = "") -> Any:
             open_ += [(items, index, item, key) for index, item in enumerate(source)]
             target[place] = items
         elif isinstance(source, str):
-            target[place] = redact(source, under=key) if may_hold(source) else source
+            target[place] = redact_encoded(source, under=key)
         else:
             target[place] = _redacted_number(source, key)
     return holder[0]
@@ -60,12 +62,12 @@ def redact_event(
         if key in SAFE_KEYS or key.startswith("_"):
             continue
         if isinstance(value, str):
-            event[key] = redact(value, under="" if key == "event" else key)
+            event[key] = redact_encoded(value, under="" if key == "event" else key)
         elif isinstance(value, dict | list | tuple | int):
             event[key] = redact_json(value, under=key)
         elif value is not None and not isinstance(value, float):
             written = repr(value)
-            shown = redact(written, under=key)
+            shown = redact_encoded(written, under=key)
             event[key] = value if shown == written else shown
     return event
 

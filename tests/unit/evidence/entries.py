@@ -7,6 +7,7 @@ import uuid
 from typing import Any
 
 from services.evidence.domain import Entry
+from services.evidence.domain.erasure import Erasure
 
 WALLET = "0x" + "5a" * 20
 _offsets = itertools.count()
@@ -27,3 +28,8 @@ def entry(**changes: Any) -> Entry:
         "value": b'{"score": 1}',
     }
     return Entry(**{**fields, **changes})
+
+
+def erasure(request_id: str | None = None, wallet: str | None = None) -> Erasure:
+    """An erasure of a request or a wallet."""
+    return Erasure(request_id, wallet, "asked by its owner", "clerk", 1_790_000_100_000)

@@ -152,4 +152,6 @@ def test_the_leaf_hash_is_over_every_part() -> None:
         + (1).to_bytes(8, "big") + b"t"
         + (2).to_bytes(8, "big") + (258).to_bytes(8, "big")
     )  # fmt: skip
-    assert leaf_hash(made, b"s" * 16) == hashlib.sha256(written).digest()
+    assert (
+        leaf_hash(made, b"s" * 16, header_bytes(made.headers)) == hashlib.sha256(written).digest()
+    )

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 from typing import Any
 
 import httpx
 import pytest
 
 from assay_runtime.failures import Pause
-from assay_runtime.records import Position, Record, raw_decoder
+from assay_runtime.records import Position, Record
 from assay_runtime.settings import HttpSection, SettingsError
+from services.evidence.access import Access
 from services.evidence.app import build
-from services.evidence.handler import EvidenceHandler
+from services.evidence.handler import EvidenceHandler, entry_decoder
 from services.evidence.pages import build_pages
 from services.evidence.settings import EvidenceSection, EvidenceSettings
 from services.evidence.store import EvidenceStore, Page, Query
-from tests.unit.evidence.entries import WALLET, entry
+from tests.unit.evidence.entries import WALLET
 
 
 class _Store:
@@ -33,9 +33,11 @@ class _Store:
         return Page([], None)
 
 
-def _client(store: Any, token: str = "") -> httpx.AsyncClient:
-    transport = httpx.ASGITransport(build_pages(store, token), raise_app_exceptions=False)
-    return httpx.AsyncClient(transport=transport, base_url="http://evidence")
+def _client(store: Any, access: Access | None = None, token: str = "") -> httpx.AsyncClient:
+    pages = build_pages(store, access or Access())
+    transport = httpx.ASGITransport(pages, raise_app_exceptions=False)
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    return httpx.AsyncClient(transport=transport, base_url="http://evidence", headers=headers)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +59,8 @@ async def test_what_is_asked(parameters: str, query: Query, after: int, limit: i
     """Issue 3: filters and paging; a time without a zone is UTC."""
     store = _Store()
     answer = await _client(store).get("/evidence?" + parameters)
-    assert (answer.status_code, answer.json()) == (200, {"items": [], "next": None})
+    wanted = {"items": [], "next": None, "redacted": True}
+    assert (answer.status_code, answer.json()) == (200, wanted)
     assert store.asked == [(query, after, limit)]
 
 
@@ -68,6 +71,13 @@ async def test_what_is_asked(parameters: str, query: Query, after: int, limit: i
         ("/evidence?limit=%C2%B2", 400, "bad_parameter"),
         ("/evidence?after=1&after=2", 400, "bad_parameter"),
         ("/evidence?since=0000-00-00", 400, "bad_parameter"),
+        ("/evidence?full=maybe", 400, "bad_parameter"),
+        ("/evidence?fields=a..b", 400, "bad_parameter"),
+        ("/evidence?fields=", 400, "bad_parameter"),
+        ("/attempts", 400, "bad_parameter"),
+        ("/attempts?request_id=r&wallet=w", 400, "bad_parameter"),
+        ("/evidence?full=true", 403, "not_available"),
+        ("/attempts?request_id=r&full=true", 403, "not_available"),
         ("/nothing", 404, "not_found"),
     ],
 )
@@ -93,11 +103,28 @@ async def test_a_write_method_is_405() -> None:
 
 async def test_the_token_is_needed() -> None:
     """DESIGN §7."""
-    client = _client(_Store(), "secret")
+    client = _client(_Store(), Access(read="secret", full_text="open"))
     refused = await client.get("/evidence", headers={"authorization": "Bearer secre"})
     assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
-    shown = await client.get("/evidence", headers={"authorization": "bearer secret"})
-    assert shown.status_code == 200
+    assert (await client.get("/evidence")).status_code == 401
+    for token in ("bearer secret", "Bearer open"):
+        shown = await client.get("/evidence", headers={"authorization": token})
+        assert shown.status_code == 200
+
+
+@pytest.mark.parametrize("page", ["/evidence?full=true", "/attempts?request_id=r&full=true"])
+@pytest.mark.parametrize(
+    ("token", "status"), [("", 401), ("wrong", 401), ("reader", 403), ("eraser", 403), ("é", 401)]
+)
+async def test_full_text_needs_its_own_token(page: str, token: str, status: int) -> None:
+    """DESIGN §7: neither none nor another one of the service's own will do."""
+    access = Access(read="reader", full_text="open", erasure="eraser")
+    headers = {"authorization": f"Bearer {token}".encode()} if token else {}
+    refused = await _client(_Store(), access).get(page, headers=headers)
+    assert refused.status_code == status
+    assert refused.headers["content-type"] == "application/problem+json"
+    shown = await _client(_Store(), access, "open").get(page)
+    assert (shown.status_code, shown.json()["redacted"]) == (200, False)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.1.2.3", "example.org"])
@@ -109,23 +136,6 @@ def test_beyond_loopback_only_with_a_token(host: str) -> None:
     build(settings.model_copy(update={"evidence": EvidenceSection(token="t")}))
 
 
-async def test_items_show_bytes_as_json_or_base64(store: EvidenceStore) -> None:
-    """Issue 3: the payload parsed where it is JSON; headers as text."""
-    await store.append([entry(), entry(value=b"\xff\x00"), entry(value=b"[" * 100_000)], {})
-    page = await store.query(Query(), 0, 10, 10**9)
-
-    class Same(_Store):
-        async def query(self, *_: Any) -> Page:
-            return page
-
-    shown = (await _client(Same()).get("/evidence")).json()["items"]
-    assert shown[0]["payload"] == {"score": 1}
-    assert shown[0]["headers"] == {"ce_id": "1", "none": "", "raw": "\ufffd\x00"}
-    assert base64.b64decode(shown[1]["payload_base64"]) == b"\xff\x00"
-    assert base64.b64decode(shown[2]["payload_base64"]) == b"[" * 100_000
-    assert [item["cursor"] for item in shown] == [cursor for cursor, _ in page.rows]
-
-
 async def test_hostile_records_are_kept(store: EvidenceStore) -> None:
     """X.4, X.5: through the handler, with what a database would choke on."""
     headers = (("ce_id", b"\x00"), ("ce_type", b"y" * 9_000), ("ce_subject", b"\x00"), ("", b""))
@@ -135,13 +145,14 @@ async def test_hostile_records_are_kept(store: EvidenceStore) -> None:
             [(None, None), (b"\x00", b"\x00"), (b"k", b"v"), (b"k", b"w"), (b"k", b"x")]
         )
     ]
-    handler = EvidenceHandler(store, "default", "log-1")
-    deliveries = [raw_decoder(record) for record in records]
+    handler = EvidenceHandler(store, "log-1")
+    decode = entry_decoder("default", "log-1")
+    deliveries = [decode(record) for record in records]
     assert await handler(deliveries) == [()] * 5
     assert await handler(deliveries) == [()] * 5
     page = await store.query(Query(), 0, 10, 10**9)
     assert [row.entry.offset for _, row in page.rows] == [0, 1, 2, 3, 4]
     here = Position(records[0].topic, 0)
     assert await handler.positions([here]) == {here: 5}
-    other_log = EvidenceHandler(store, "default", "log-2")
+    other_log = EvidenceHandler(store, "log-2")
     assert await other_log.positions([here]) == {}

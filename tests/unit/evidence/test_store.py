@@ -18,7 +18,7 @@ from assay_runtime.settings import SettingsError
 from services.evidence.app import open_store
 from services.evidence.domain import CONFLICT, Row, leaf_hash
 from services.evidence.store import EvidenceStore, Query
-from tests.unit.evidence.entries import WALLET, entry
+from tests.unit.evidence.entries import WALLET, entry, erasure
 
 HERE = Position("wallet.score.signed.v1", 0)
 MUCH = 10**9
@@ -37,7 +37,7 @@ async def test_rows_are_kept_as_they_came(store: EvidenceStore) -> None:
     assert await _all(store) == rows
     assert [row.entry for row in rows] == given
     assert [(row.shard, row.seq) for row in rows] == [(0, 0), (0, 1), (0, 2)]
-    assert all(len(row.salt) == 16 and row.leaf_hash == leaf_hash(row.entry, row.salt)
+    assert all(len(row.salt) == 16 and row.leaf_hash == leaf_hash(row.entry, row.salt, row.header_data)
                for row in rows)  # fmt: skip
     assert len({row.salt for row in rows}) == 3
     assert await store.positions([HERE, Position("other", 0)]) == {HERE: 3}
@@ -195,25 +195,25 @@ async def test_pages_are_bounded_in_rows_and_bytes(store: EvidenceStore) -> None
     assert await pages(6, 1) == [[size] for size in sizes]
 
 
+async def _run(store_url: str, statement: str) -> None:
+    if store_url.startswith("postgresql"):
+        connection = await asyncpg.connect(store_url)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+        return
+    with sqlite3.connect(store_url.removeprefix("sqlite:///")) as file:
+        file.execute(statement)
+
+
 async def test_evidence_is_append_only(store_url: str, store: EvidenceStore) -> None:
-    """DESIGN §7: nobody deletes a row or changes what is hashed; salt and value can be erased,
-    the hash stays, and a redelivery does not bring them back."""
+    """DESIGN §7: nobody deletes a row, changes what is hashed, or empties a row without a record
+    of it; nor is an erased row written again."""
     kept = entry()
-    [row] = await store.append([kept], {})
-
-    async def run(statement: str) -> None:
-        if store_url.startswith("postgresql"):
-            connection = await asyncpg.connect(store_url)
-            try:
-                await connection.execute(statement)
-            finally:
-                await connection.close()
-            return
-        with sqlite3.connect(store_url.removeprefix("sqlite:///")) as file:
-            file.execute(statement)
-
-    refused = pytest.raises((sqlite3.IntegrityError, asyncpg.RaiseError), match="append-only")
-    for statement in (
+    await store.append([kept], {})
+    refused = pytest.raises((sqlite3.IntegrityError, asyncpg.PostgresError), match="append-only")
+    changes = (
         "DELETE FROM evidence",
         "UPDATE evidence SET leaf_hash = salt",
         "UPDATE evidence SET topic = 'x'",
@@ -221,13 +221,19 @@ async def test_evidence_is_append_only(store_url: str, store: EvidenceStore) -> 
         "UPDATE evidence SET seq = 7",
         "UPDATE evidence SET event_id = 'x'",
         "UPDATE evidence SET headers = salt",
-    ):
+        "UPDATE evidence SET value = salt",
+        "UPDATE evidence SET salt = value",
+        "UPDATE evidence SET value = NULL, salt = NULL",
+        "UPDATE evidence SET value = NULL, salt = NULL, headers = ''",
+        "UPDATE evidence SET erased_by = event_id",
+    )
+    for statement in changes:
         with refused:
-            await run(statement)
-    await run("UPDATE evidence SET value = NULL, salt = NULL")
-    [erased] = await _all(store)
-    assert (erased.leaf_hash, erased.entry.value, erased.salt) == (row.leaf_hash, b"", b"")
-    assert await store.append([kept, entry(event_id=kept.event_id, value=b"other")], {}) == []
+            await _run(store_url, statement)
+    await store.erase(erasure(request_id=kept.request_id))
+    for statement in (*changes, "UPDATE evidence SET erased_by = NULL, value = leaf_hash"):
+        with refused:
+            await _run(store_url, statement)
 
 
 async def test_a_second_start_goes_on(new_store: Callable[[], EvidenceStore]) -> None:

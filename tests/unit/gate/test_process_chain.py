@@ -10,7 +10,15 @@ import pytest
 import yaml
 
 from assay.events import Meta
-from assay_gate.chain import EXPRESSION_FAILED, Ask, Failed, Finished, first_request, next_request
+from assay_gate.chain import (
+    EXPRESSION_FAILED,
+    Ask,
+    Failed,
+    Finished,
+    computes_after,
+    first_request,
+    next_request,
+)
 from assay_gate.process import Process, ProcessError, load_process
 
 SEED = Path(__file__).parent / "processes" / "seed4"
@@ -176,3 +184,11 @@ def test_a_request_can_begin_at_a_step(tmp_path: Path) -> None:
     for step in ("d", "nowhere"):
         with pytest.raises(ProcessError, match=r"pipeline\.steps"):
             first_request(process, META, {"address": "x"}, "u", step)
+
+
+def test_where_an_answer_leads_to_computing(tmp_path: Path) -> None:
+    """S4.12: at once after the step, not somewhere later; so a service knows when to make room."""
+    steps = [{"name": "a"}, {"name": "b"},
+             {"name": "c", "scope": "expression", "expressions": {"n": "1"}}]  # fmt: skip
+    process = own(tmp_path, steps)
+    assert [computes_after(process, step) for step in ("a", "b", "c")] == [False, True, False]

@@ -224,6 +224,8 @@ class Evidence:
     def __init__(self) -> None:
         self.asked: list[dict[str, str]] = []
         self.token = ""
+        self.full_text = True
+        self.items = ITEMS
         outer = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -246,10 +248,11 @@ class Evidence:
         self.asked.append(asked)
         if self.token and authorization != f"Bearer {self.token}":
             return 401, {"error": {"code": "unauthorized"}}
-        found = [item for item in ITEMS if item["type"] == asked["type"]]
+        found = [item for item in self.items if item["type"] == asked["type"]]
         after = int(asked["after"])
         more = after + 2 if after + 2 < len(found) else None
-        return 200, {"items": found[after : after + 2], "next": more}
+        redacted = asked.get("full") != "true" or not self.full_text
+        return 200, {"items": found[after : after + 2], "next": more, "redacted": redacted}
 
 
 @pytest.fixture
@@ -279,6 +282,43 @@ def test_evidence_since_and_behind_a_token(process: Path, evidence: Evidence) ->
     asked = ("--process", process, "--evidence", evidence.url, "--since", "2026-01-01")
     assert run(*asked, "--token", "secret").exit_code == 1
     assert evidence.asked[-1]["since"] == "2026-01-01"
+
+
+def test_redacted_answers_are_never_judged(process: Path, evidence: Evidence) -> None:
+    """Issue 5: a redacted answer is another answer; exit code 2 and the reason, nothing judged."""
+    evidence.full_text = False
+    result = run("--process", process, "--json", "--evidence", evidence.url)
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert "only redacted text is available" in result.stderr
+
+
+def test_results_of_several_steps_are_no_answers(tmp_path: Path, evidence: Evidence) -> None:
+    """S4.12: the result of several steps is more than the last answer, and is not compared with
+    it; an intermediate answer is. An empty result is no verdict, its rejection is."""
+    folder = tmp_path / "rating"
+    folder.mkdir()
+    steps = CONFIG.replace("[{name: rate}]", "[{name: first}, {name: rate}]").replace(
+        "{rate: rate.jinja2}", "{first: rate.jinja2, rate: rate.jinja2}"
+    )
+    steps = steps.replace(
+        "{rate: rate.schema.json}", "{first: rate.schema.json, rate: rate.schema.json}"
+    ).replace("  rate:\n    rules", "  first: {}\n  rate:\n    rules")
+    (folder / "config.yaml").write_text(steps)
+    (folder / "rate.jinja2").write_text("Rate it up to {{ limit }}.")
+    (folder / "rate.schema.json").write_text(json.dumps(SCHEMA))
+    kept = [
+        answered(1, '{"score": 4}'),
+        verdict(1, "accepted", output={"score": 4, "limit": 5}, final=True),
+        answered(2, '{"score": 4}'),
+        verdict(2, "accepted", output={"score": 3}, final=False),
+        answered(3, '{"score": 9}'),
+        verdict(3, "accepted", output={}, final=True, fallback="answers_rejected"),
+    ]
+    evidence.items = kept
+    result = run("--process", folder, "--json", "--evidence", evidence.url)
+    assert changes(result) == {"u2": "value"}, result.stderr
+    assert summary(result)["no_verdict"] == 1
 
 
 def test_what_a_stranger_wrote_cannot_steer_the_terminal(process: Path, tmp_path: Path) -> None:

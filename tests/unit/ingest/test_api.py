@@ -10,12 +10,15 @@ from typing import Any
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from assay.envelope import Message
 from assay.ids import request_id
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from services.ingest.api import SOURCE, ScoreApi
+from services.ingest.asking import Asking
 from services.ingest.bodies import Bodies
+from services.ingest.intelligence_answers import error_handlers
 from services.ingest.results import Waiting
 from services.ingest.settings import IngestSection
 from services.ingest.store import Ending, RequestStore
@@ -45,8 +48,11 @@ class _Rig:
         self.store = store
         self.waiting = Waiting(store)
         self.publisher = _Publisher()
-        self.api = ScoreApi(section, "default", store, self.waiting, self.publisher)  # type: ignore[arg-type]
-        transport = httpx.ASGITransport(self.api.app(), raise_app_exceptions=False)
+        self.asking = Asking(store, self.waiting, self.publisher, section.max_waiting)  # type: ignore[arg-type]
+        self.api = ScoreApi(section, self.asking)
+        self.app = FastAPI(exception_handlers=error_handlers(str))
+        self.api.add_to(self.app)
+        transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://assay")
 
     async def post(self, body: bytes = BODY, **headers: str) -> httpx.Response:
@@ -142,7 +148,7 @@ async def test_a_broker_that_is_away_is_503(rig: _Rig, failure: Exception) -> No
 
 async def test_a_producer_beyond_repair_ends_the_service(rig: _Rig) -> None:
     """DESIGN §3: crash-only; nothing else does."""
-    watch = asyncio.create_task(rig.api.watch())
+    watch = asyncio.create_task(rig.asking.watch())
     rig.publisher.failure = Pause("broker", "away")
     await rig.post()
     await asyncio.sleep(0)
@@ -250,7 +256,7 @@ async def _call(rig: _Rig, messages: list[dict[str, Any]]) -> list[dict[str, Any
         "client": ("127.0.0.1", 1), "http_version": "1.1", "asgi": {"version": "3.0"},
     }  # fmt: skip
     async with asyncio.timeout(10):
-        await rig.api.app()(scope, receive, send)
+        await rig.app(scope, receive, send)
     return sent
 
 

@@ -11,14 +11,19 @@ from typing import Any
 from assay_runtime.failures import Pause
 from assay_runtime.records import Delivery, Record, raw_decoder
 from services.ingest.results import ResultsHandler, Waiting
-from services.ingest.store import Ending, RequestStore
+from services.ingest.store import Ending, Owner, RequestStore
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "schemas" / "examples"
 SIGNED, REJECTED = "wallet.score.signed.v1", "llm.generation.rejected.v1"
+ACCEPTED = "llm.generation.accepted.v1"
+OF_WALLET = {"ce_subject": "0x" + "ab" * 20}
 
 
 def _delivery(topic: str, value: bytes, **headers: str) -> Delivery[None]:
-    pairs = tuple((name.replace("_", "."), text.encode()) for name, text in headers.items())
+    pairs = tuple(
+        (name if name.startswith("ce_") else name.replace("_", "."), text.encode())
+        for name, text in headers.items()
+    )
     return raw_decoder(Record(topic, 0, 0, 0, None, value, pairs))
 
 
@@ -35,10 +40,11 @@ async def test_every_kind_of_end_is_projected(store: RequestStore) -> None:
     deliveries = [
         _delivery(SIGNED, _example(SIGNED, signed)),
         _delivery(REJECTED, _example(REJECTED, withheld, terminal=True, ends_as="withheld",
-                                     reason="answers_rejected")),
-        _delivery(REJECTED, _example(REJECTED, retried, terminal=False, ends_as=None)),
+                                     reason="answers_rejected"), **OF_WALLET),
+        _delivery(REJECTED, _example(REJECTED, retried, terminal=False, ends_as=None),
+                  **OF_WALLET),
         _delivery(REJECTED, _example(REJECTED, fell_back, terminal=True,
-                                     ends_as="fallback_score")),
+                                     ends_as="fallback_score"), **OF_WALLET),
         _delivery("wallet.event.submitted.v1.ingest.dlq", b"\xff", assay_request_id=dead,
                   assay_error_code="invalid_json"),
     ]  # fmt: skip
@@ -56,6 +62,38 @@ async def test_every_kind_of_end_is_projected(store: RequestStore) -> None:
     }
     assert json.loads(seen[0][dead][1] or b"")["code"] == "invalid_json"
     assert json.loads(seen[0][withheld][1] or b"")["code"] == "answers_rejected"
+
+
+async def test_only_what_was_asked_here_is_kept_of_other_requests(store: RequestStore) -> None:
+    """S5.1: ends of a batch's units do not fill the table; those of the Intelligence API's own
+    requests are there, whatever their process is about."""
+    owner = Owner("acme", "open_notes")
+    ours, failed, refused, units = (str(uuid.uuid4()) for _ in range(4))
+    for request in (ours, failed, refused):
+        await store.announce(request, "a" * 64, 1, owner)
+    rejection: dict[str, Any] = {
+        "terminal": True, "ends_as": "rejected", "reason": "answers_rejected",
+    }  # fmt: skip
+    dlq = "llm.generation.requested.v1.scorer.dlq"
+    await ResultsHandler(store, Waiting(store))(
+        [
+            _delivery(ACCEPTED, _example(ACCEPTED, ours, final=True)),
+            _delivery(ACCEPTED, _example(ACCEPTED, units, final=True), **OF_WALLET),
+            _delivery(REJECTED, _example(REJECTED, failed, **rejection)),
+            _delivery(REJECTED, _example(REJECTED, units, **rejection)),
+            _delivery(dlq, b"{}", assay_request_id=refused, assay_error_code="unknown_process"),
+            _delivery(dlq, b"{}", assay_request_id=units, assay_error_code="unknown_process"),
+        ]
+    )
+    known = {k.request_id: k for k in await store.endings([ours, failed, refused, units])}
+    assert {request: k.status for request, k in known.items()} == {
+        ours: "accepted",
+        failed: "rejected",
+        refused: "dead_lettered",
+    }
+    assert {k.owner for k in known.values()} == {owner}
+    assert await store.status(units) is None
+    assert json.loads(known[failed].outcome or b"")["errors"]
 
 
 async def test_a_strangers_record_stops_nothing(store: RequestStore) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from services.ingest.domain.limits import KEY_ALLOWANCE, TENANT_ALLOWANCE, Allowance
 from services.ingest.settings import IngestSection
 
 
@@ -28,3 +29,15 @@ def test_no_aggregator_is_a_setting() -> None:
     assert IngestSection(aggregator_url="").aggregator_url is None
     good = "https://x/{address}"
     assert IngestSection(aggregator_url=good).aggregator_url == good
+
+
+def test_the_limits_of_keys_are_settings() -> None:
+    """Issue 5 item 3: an operator's defaults for keys and tenants, each part at least 1."""
+    assert (IngestSection().per_key, IngestSection().per_tenant) == (
+        KEY_ALLOWANCE, TENANT_ALLOWANCE,
+    )  # fmt: skip
+    section = IngestSection(key_per_minute=1, key_burst=2, key_concurrency=3, tenant_per_minute=4,
+                            tenant_burst=5, tenant_concurrency=6)  # fmt: skip
+    assert (section.per_key, section.per_tenant) == (Allowance(1, 2, 3), Allowance(4, 5, 6))
+    with pytest.raises(ValidationError):
+        IngestSection(tenant_burst=0)

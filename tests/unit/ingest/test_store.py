@@ -11,7 +11,7 @@ import pytest
 from assay_runtime.failures import Pause
 from assay_runtime.settings import SettingsError
 from services.ingest.app import open_store
-from services.ingest.store import Ending, Known, RequestStore
+from services.ingest.store import Ending, Known, Owner, RequestStore
 
 A, B = "a" * 64, "b" * 64
 
@@ -45,6 +45,52 @@ async def test_other_content_than_announced_is_not_accepted(store: RequestStore)
     await store.announce(request, A, 1)
     assert await store.accept(request, B, b"event", 2) == Known(request, A, "pending")
     assert await store.accept(request, A, b"event", 2) == Known(request, A, "pending", b"event")
+
+
+async def test_an_owner_stays_with_its_request(store: RequestStore) -> None:
+    """S5.1: whose request it is decides who may read its answer; a repeat sees whether it stands
+    on the bus already."""
+    request, acme = _id(), Owner("acme", "open_notes")
+    first = await store.announce(request, A, 1, acme)
+    assert first == Known(request, A, "pending", owner=acme)
+    await store.published(request)
+    published = Known(request, A, "pending", owner=acme, published=True)
+    assert await store.announce(request, A, 2, Owner("other", "quiz_card")) == published
+    assert await store.status(request) == await store.get(request) == published
+    await store.conclude([Ending(request, "accepted", b"{}", owned_only=True)], 3)
+    [ended] = await store.endings([request])
+    assert (ended.status, ended.owner) == ("accepted", acme)
+
+
+async def test_an_answer_counts_for_its_owner_only(store: RequestStore) -> None:
+    """S5.1: nothing is kept of what nobody here asked for, nor does it end a wallet's request."""
+    strange, wallets, owned = _id(), _id(), _id()
+    await store.announce(wallets, A, 1)
+    await store.announce(owned, A, 1, Owner("acme", "p"))
+    requests = [strange, wallets, owned]
+    await store.conclude([Ending(r, "rejected", b"1", owned_only=True) for r in requests], 2)
+    await store.conclude([Ending(r, "accepted", b"2", owned_only=True) for r in requests], 3)
+    await store.conclude([Ending(r, "rejected", b"3", owned_only=True) for r in requests], 4)
+    [known] = await store.endings(requests)
+    # A dead letter or a rejection that was replayed ends well, as a signed score does.
+    assert (known.request_id, known.status, known.outcome) == (owned, "accepted", b"2")
+    assert await store.status(strange) is None
+
+
+async def test_the_first_hash_of_a_version_stays(new_store: Callable[[], RequestStore]) -> None:
+    """DESIGN §2: a used version is immutable; it is remembered over restarts."""
+    first, second = new_store(), new_store()
+    await first.open()
+    assert await first.used_versions() == {}
+    await first.use_versions({("p", "1"): A, ("q", "1"): A}, 1)
+    await first.use_versions({("p", "1"): B, ("p", "2"): B}, 2)
+    await first.close()
+    await second.open()
+    used = await second.used_versions()
+    assert used == {("p", "1"): A, ("q", "1"): A, ("p", "2"): B}
+    await second.forget(1_000_000)
+    assert await second.used_versions() == used
+    await second.close()
 
 
 async def test_megabytes_are_read_by_those_only_who_need_them(store: RequestStore) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from assay_runtime.failures import DeadLetter
-from assay_runtime.publisher import Outgoing
+from assay_runtime.record_batches import Outgoing
 from assay_runtime.records import Record
 
 

@@ -7,8 +7,15 @@ from typing import Any
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import CorruptRecordException, IllegalStateError, OffsetOutOfRangeError
-from aiokafka.structs import ConsumerRecord
+from aiokafka.errors import (
+    CommitFailedError,
+    CorruptRecordException,
+    IllegalStateError,
+    OffsetMetadataTooLargeError,
+    OffsetOutOfRangeError,
+)
+from aiokafka.structs import ConsumerRecord, OffsetAndMetadata
+from prometheus_client import REGISTRY
 
 from assay_runtime import intake as intake_module
 from assay_runtime import positions as positions_module
@@ -30,6 +37,8 @@ class MemoryConsumer:
         self.assigned = {ONE, TWO}
         self.commits: list[dict[TopicPartition, int]] = []
         self.group: dict[TopicPartition, int] = {}
+        self.metadata: dict[TopicPartition, str] = {}
+        self.metadata_limit = 4_096
         self.script: list[Any] = []
         self.during_questions: Any = None
 
@@ -61,12 +70,25 @@ class MemoryConsumer:
     async def end_offsets(self, tps: Any) -> dict[TopicPartition, int]:
         return {tp: self.logs[tp] for tp in tps}
 
-    async def committed(self, tp: TopicPartition) -> int | None:
-        return self.group.get(tp)
+    @property
+    def _coordinator(self) -> MemoryConsumer:
+        return self
 
-    async def commit(self, offsets: dict[TopicPartition, int]) -> None:
-        self.commits.append(offsets)
-        self.group.update(offsets)
+    async def fetch_committed_offsets(
+        self, tps: list[TopicPartition]
+    ) -> dict[TopicPartition, OffsetAndMetadata]:
+        return {
+            tp: OffsetAndMetadata(self.group[tp], self.metadata.get(tp, ""))
+            for tp in tps
+            if tp in self.group
+        }
+
+    async def commit(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
+        if any(len(at.metadata) > self.metadata_limit for at in offsets.values()):
+            raise OffsetMetadataTooLargeError
+        self.commits.append({tp: at.offset for tp, at in offsets.items()})
+        self.group.update(self.commits[-1])
+        self.metadata.update({tp: at.metadata for tp, at in offsets.items()})
 
     async def stop(self) -> None:
         self.assigned = set()
@@ -177,17 +199,133 @@ async def test_a_rebalance_while_positions_are_asked_for(
 async def test_the_commit_is_the_lowest_unfinished(
     intake: Intake, consumer: MemoryConsumer
 ) -> None:
-    """Completed out of order; the start is committed as well, once."""
+    """Completed out of order; the start is committed as well, once, and what is finished above
+    the watermark."""
     await intake.on_partitions_assigned([ONE])
     tickets = [ticket for ticket, _ in await intake.poll(100, 0)]
     await intake._committer.commit(consumer)
     intake.complete(tickets[2])
     await intake._committer.commit(consumer)
+    await intake._committer.commit(consumer)
     intake.complete(tickets[0])
     await intake._committer.commit(consumer)
     intake.complete(tickets[1])
     await intake.stop()
-    assert consumer.commits == [{ONE: 0}, {ONE: 1}, {ONE: 3}]
+    assert consumer.commits == [{ONE: 0}, {ONE: 0}, {ONE: 1}, {ONE: 3}]
+
+
+async def finished_above(intake: Intake, consumer: MemoryConsumer, *done: int) -> None:
+    """An assignment of ONE that finished these offsets, committed, and is over."""
+    await intake.on_partitions_assigned([ONE])
+    for ticket, record in await intake.poll(100, 0):
+        if record.offset in done:
+            intake.complete(ticket)
+    await intake.on_partitions_revoked([ONE])
+
+
+async def test_what_is_finished_is_not_read_again(intake: Intake, consumer: MemoryConsumer) -> None:
+    """Issue item 1: finished offsets above the watermark come back with the commit."""
+    await finished_above(intake, consumer, 0, 2)
+    assert consumer.group == {ONE: 1}
+    await intake.on_partitions_assigned([ONE])
+    assert await offsets(intake) == [(0, 1), (0, 3)]
+    assert await offsets(intake) == [(0, 4), (0, 5), (0, 6)]
+
+
+@pytest.mark.parametrize("why", ["reset by hand", "another incarnation", "a shorter log"])
+async def test_finished_offsets_of_something_else_are_not_believed(
+    intake: Intake, consumer: MemoryConsumer, why: str
+) -> None:
+    """They hold for one committed offset, one incarnation and a log that still has them."""
+    await finished_above(intake, consumer, 1, 2)
+    assert consumer.group == {ONE: 0}
+    again = 0
+    if why == "reset by hand":
+        # A tool may leave the old metadata where it moves an offset.
+        consumer.group[ONE] = again = 1
+    elif why == "another incarnation":
+        intake._positions._starting._kafka = KafkaSection(log="anew")
+    else:
+        consumer.logs[ONE] = 2
+    await intake.on_partitions_assigned([ONE])
+    polls = [await offsets(intake) for _ in range(3)]
+    assert next(p for p in polls if p)[:2] == [(0, again), (0, again + 1)]
+
+
+async def test_a_broker_that_takes_no_metadata(intake: Intake, consumer: MemoryConsumer) -> None:
+    """The offset is committed all the same; finished records are read again."""
+    consumer.metadata_limit = 8
+    await finished_above(intake, consumer, 0, 2)
+    assert consumer.group == {ONE: 1}
+    await intake.on_partitions_assigned([ONE])
+    assert await offsets(intake) == [(0, 1), (0, 2), (0, 3)]
+
+
+async def test_what_was_finished_is_not_counted_as_lost(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """Retention took 0 to 5; of these 1 and 2 were done."""
+    await finished_above(intake, consumer, 1, 2)
+    consumer.low[ONE] = 6
+    before = lost()
+    await intake.on_partitions_assigned([ONE])
+    assert await offsets(intake) == [(0, 6), (0, 7), (0, 8)]
+    assert lost() - before == 4
+
+
+def lost() -> float:
+    name = "assay_retention_overrun_records_total"
+    return REGISTRY.get_sample_value(name, {"pipeline": "p"}) or 0.0
+
+
+async def test_commits_follow_completions(
+    intake: Intake, consumer: MemoryConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No timer stands between a completion and its commit; two of them are apart by the
+    interval, and the engine is told of each."""
+    from assay_runtime import committer
+
+    monkeypatch.setattr(committer, "_LOOK_S", 60.0)
+    told: list[int] = []
+    intake.commit_promptly(0.0, lambda: told.append(len(consumer.commits)))
+    await intake.on_partitions_assigned([ONE])
+    tickets = [ticket for ticket, _ in await intake.poll(100, 0)]
+    commits = asyncio.create_task(intake.commit_regularly())
+    for number, ticket in enumerate(tickets, 1):
+        intake.complete(ticket)
+        async with asyncio.timeout(5):
+            while told != list(range(1, number + 1)):
+                await asyncio.sleep(0)
+    assert consumer.commits == [{ONE: 1}, {ONE: 2}, {ONE: 3}]
+    commits.cancel()
+
+
+async def test_a_refused_commit_is_tried_again(
+    intake: Intake, consumer: MemoryConsumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing else need happen for it, and not in a hot loop."""
+    from assay_runtime import committer
+
+    monkeypatch.setattr(committer, "_LOOK_S", 60.0)
+    monkeypatch.setattr(committer, "_RETRY_S", 0.01)
+    await intake.on_partitions_assigned([ONE])
+    ticket, _ = (await intake.poll(100, 0))[0]
+    refusals = [CommitFailedError(), CommitFailedError()]
+    works = consumer.commit
+
+    async def commit(offsets: Any) -> None:
+        if refusals:
+            raise refusals.pop()
+        await works(offsets)
+
+    monkeypatch.setattr(consumer, "commit", commit)
+    commits = asyncio.create_task(intake.commit_regularly())
+    intake.complete(ticket)
+    async with asyncio.timeout(5):
+        while not consumer.commits:
+            await asyncio.sleep(0.001)
+    assert intake.window.uncommitted == 0
+    commits.cancel()
 
 
 async def test_out_of_range_keeps_what_is_in_flight(

@@ -96,7 +96,7 @@ class FailingRunner:
 async def test_a_stop_that_fails_hides_neither_the_reason_nor_the_others(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "Runner", FailingRunner)
+    monkeypatch.setattr(module, "runners", lambda *what: [FailingRunner(*what)])
     FailingRunner.stopped = []
     there = Resource()
     service = Service("s", ["good", "bad"], resources=[opened(there, "a")])  # type: ignore[list-item]
@@ -129,7 +129,7 @@ async def test_what_still_starts_is_over_before_it_is_stopped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else a consumer would join its group behind the back of its own end."""
-    monkeypatch.setattr(module, "Runner", ConnectingRunner)
+    monkeypatch.setattr(module, "runners", lambda *what: [ConnectingRunner(*what)])
     ConnectingRunner.said = []
     await run(Service("s", ["p"]), Settings())  # type: ignore[list-item]
     assert ConnectingRunner.said == ["start is over", "stopped"]

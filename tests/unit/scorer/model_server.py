@@ -45,11 +45,15 @@ def openai_reply(content: Any = '{"a": 1}', finish: Any = "stop", **message: Any
 
 @dataclass
 class ModelServer:
-    """`answers` are given in turn, the last one for ever; `seen` holds (path, headers, body)."""
+    """`answers` are given in turn, the last one for ever; `seen` holds (path, headers, body),
+    `bodies` the bytes, and `identified` counts the questions for digest and context."""
 
     url: str = ""
     answers: list[Answer] = field(default_factory=list)
     seen: list[tuple[str, dict[str, str], Any]] = field(default_factory=list)
+    bodies: list[bytes] = field(default_factory=list)
+    identified: int = 0
+    identity: Answer | None = None
     digest: str | None = "abc123"
     context: int = 4096
 
@@ -58,6 +62,10 @@ class ModelServer:
         return len(self.seen)
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
+        if request.path in ("/api/tags", "/api/show"):
+            self.identified += 1
+            if self.identity is not None:
+                return await self.identity(request)
         if request.path == "/api/tags":
             models = [{"name": "other:1", "digest": "no"}]
             if self.digest is not None:
@@ -66,6 +74,7 @@ class ModelServer:
         if request.path == "/api/show":
             return web.json_response({"model_info": {"llama.context_length": self.context}})
         body = await request.read()
+        self.bodies.append(body)
         self.seen.append((request.path, dict(request.headers), json.loads(body)))
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         return await answer(request)

@@ -13,7 +13,6 @@ from services.scorer.domain.answering import (
     CallLimits,
     answered_fields,
     prepare_call,
-    schema_sha256,
     seed_of,
 )
 from services.scorer.domain.canary import canary_call, judge_canary
@@ -24,6 +23,7 @@ from services.scorer.domain.provider import (
     ModelTimeout,
     PatienceExhausted,
 )
+from services.scorer.domain.wire_text import wire_text
 
 REPO = Path(__file__).parents[3]
 ADDRESS = "0x859e1Dfb430A7156fAEF11947F2FC2a3C34B733A"
@@ -122,8 +122,20 @@ def test_no_answer_is_failed_and_an_outage_unavailable() -> None:
 
 def test_the_order_of_the_grammar_is_part_of_its_hash() -> None:
     """DESIGN §4: models write keys in the grammar's order, so another order is another schema."""
-    assert schema_sha256({"a": 1, "b": 2}) != schema_sha256({"b": 2, "a": 1})
-    assert schema_sha256(None) is None
+    first, second = {"a": 1, "b": 2}, {"b": 2, "a": 1}
+    assert wire_text(first).text == '{"a":1,"b":2}'
+    assert wire_text(first).sha256 != wire_text(second).sha256
+    assert wire_text(first) is wire_text(first)
+
+
+def test_the_text_of_many_schemas_is_each_ones_own() -> None:
+    """DESIGN §4: what is kept of a schema is never given for another one, however many come."""
+    schemas = [{"n": number} for number in range(1000)]
+    for _ in range(2):
+        assert [wire_text(schema).text for schema in schemas] == [
+            f'{{"n":{number}}}' for number in range(1000)
+        ]
+    assert all(wire_text({"n": number}).text == f'{{"n":{number}}}' for number in range(1000))
 
 
 @pytest.mark.parametrize(

@@ -1,90 +1,131 @@
-"""Requests to answers: a redelivered request costs no second model call (DESIGN §3)."""
+"""Requests to answers: a redelivered request costs no second model call (DESIGN §3; SPEC S5.5)."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from pathlib import Path
 
 import pytest
 
-from assay.contracts import iter_examples
-from assay.envelope import Attributes
-from assay.events import GenerationAnswered, GenerationRequested, Meta
+from assay.envelope import Message
+from assay.events import GenerationAnswered
 from assay_runtime.failures import DeadLetter
-from assay_runtime.records import Delivery, Record
-from assay_runtime.tracing import new_trace
-from services.scorer.answers import AnswerMessages
+from services.scorer.answers import DURATION
+from services.scorer.domain.bounded import Bounded
+from services.scorer.domain.provider import ModelError, ModelTimeout, ModelUnavailable
+from tests.unit.scorer.asking import Model, ScorerStage, write_process
+
+INPUT = {"word": "bees", "limit": 100}
 
 
-class CountingHandler:
-    """Stands for the scorer's handler; answers differ from call to call, as a model's do."""
-
-    def __init__(self, outcome: str = "answered") -> None:
-        self.calls = 0
-        self.outcome = outcome
-
-    def stamped_meta(self, request: GenerationRequested) -> Meta:
-        return request.meta.model_copy(update={"process_version": "stamped"})
-
-    async def answer(self, request: GenerationRequested) -> dict[str, Any]:
-        self.calls += 1
-        if self.outcome == "refused":
-            raise DeadLetter("no such process", code="unknown_process")
-        return {
-            "input": request.input, "outcome": self.outcome, "raw": f"answer {self.calls}",
-            "provider": "test", "model": "test", "temperature": 0.3, "seed": 1, "prompt": "p",
-            "prompt_sha256": "0" * 64,
-        }  # fmt: skip
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    write_process(tmp_path, "talk")
+    return tmp_path
 
 
-def delivery(event_id: str) -> Delivery[GenerationRequested]:
-    example = next(e for e in iter_examples(GenerationRequested.type) if e.valid)
-    event = GenerationRequested.model_validate_json(example.value)
-    record = Record(event.type, 0, 1, 2, event.key.encode(), example.value, ())
-    return Delivery(record, event, Attributes(event_id, "/test", event.type), new_trace())
+def raising(error: ModelError) -> Model:
+    def say(call: int) -> str:
+        raise error
+
+    return Model(say)
 
 
-async def test_a_redelivery_repeats_the_answer() -> None:
-    handler = CountingHandler()
-    answers = AnswerMessages(handler, kept=8)  # type: ignore[arg-type]
-    first = await answers([delivery("a")])
-    assert await answers([delivery("a")]) == first
-    assert handler.calls == 1
-    assert await answers([delivery("b")]) != first
-    assert handler.calls == 2
+def duration(message: Message) -> int:
+    return int(dict(message.headers)[DURATION])
 
 
-async def test_memory_is_bounded_and_forgets_the_oldest() -> None:
-    handler = CountingHandler()
-    answers = AnswerMessages(handler, kept=2)  # type: ignore[arg-type]
+async def test_a_redelivery_repeats_the_answer(root: Path) -> None:
+    """DESIGN §3: value, id and headers, its duration among them."""
+    model = Model()
+    stage = ScorerStage(root, model)
+    first = await stage.message("a", INPUT)
+    stage.clock.ahead = 99
+    assert await stage.message("a", INPUT) == first
+    assert len(model.calls) == 1
+    assert await stage.message("b", INPUT) != first
+    assert len(model.calls) == 2
+
+
+@pytest.mark.parametrize("kept", [(2, 1 << 20), (100, 9_000)])
+async def test_memory_is_bounded_and_forgets_the_oldest(root: Path, kept: tuple[int, int]) -> None:
+    """DESIGN §3: by entries and by bytes."""
+    model = Model()
+    remembered: Bounded[Message] = Bounded(*kept)
+    stage = ScorerStage(root, model, remembered=remembered)
     for event_id in ("a", "b", "c"):
-        await answers([delivery(event_id)])
-    await answers([delivery("c")])
-    assert handler.calls == 3
-    await answers([delivery("a")])
-    assert handler.calls == 4
+        await stage.message(event_id, INPUT)
+    assert len(remembered) == 2
+    assert 0 < remembered.bytes <= kept[1]
+    await stage.message("c", INPUT)
+    assert len(model.calls) == 3
+    await stage.message("a", INPUT)
+    assert len(model.calls) == 4
 
 
-@pytest.mark.parametrize("outcome", ["failed", "unavailable"])
-async def test_what_is_no_answer_is_asked_again(outcome: str) -> None:
-    handler = CountingHandler(outcome)
-    answers = AnswerMessages(handler, kept=8)  # type: ignore[arg-type]
-    await answers([delivery("a")])
-    await answers([delivery("a")])
-    assert handler.calls == 2
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(ModelTimeout("hangs"), "failed"), (ModelUnavailable("refused"), "unavailable")],
+)
+async def test_what_is_no_answer_is_asked_again(
+    root: Path, error: ModelError, outcome: str
+) -> None:
+    """DESIGN §3: a failure is not remembered."""
+    model = raising(error)
+    stage = ScorerStage(root, model)
+    event = await stage.event("a", INPUT)
+    assert event.outcome == outcome
+    model.say = lambda call: "{}"
+    stage = ScorerStage(root, model)
+    assert (await stage.event("a", INPUT)).outcome == "answered"
 
 
-async def test_the_answer_names_its_request() -> None:
-    answers = AnswerMessages(CountingHandler(), kept=8)  # type: ignore[arg-type]
-    [[message]] = await answers([delivery("a")])  # type: ignore[misc]
+async def test_the_answer_names_its_request(root: Path) -> None:
+    """DESIGN §2: the request is its cause; S5.5: tokens and the process's hash are in it."""
+    message = await ScorerStage(root, Model()).message("a", INPUT)
     event = GenerationAnswered.model_validate_json(message.value)
     assert event.meta.causation_id == "a"
-    assert event.meta.process_version == "stamped"
-    assert json.loads(message.value)["raw"] == "answer 1"
+    assert event.meta.process_hash is not None
+    assert event.meta.step == "count"
+    assert event.usage == {"prompt_tokens": 7, "completion_tokens": 2}
+    assert json.loads(message.value)["raw"] == '{"n": 1}'
 
 
-async def test_a_refusal_is_the_records_failure() -> None:
-    answers = AnswerMessages(CountingHandler("refused"), kept=8)  # type: ignore[arg-type]
-    [outcome] = await answers([delivery("a")])
+async def test_the_duration_stands_beside_the_event(root: Path) -> None:
+    """S5.5, DESIGN §2: in the headers, so that evidence has it and the value stays the same."""
+    model = Model()
+    quick, slow = ScorerStage(root, model), ScorerStage(root, model)
+
+    def slowly(call: int) -> str:
+        slow.clock.ahead += 60
+        return '{"n": 1}'
+
+    first = await quick.message("a", INPUT)
+    model.say = slowly
+    second = await slow.message("a", INPUT)
+    assert 0 <= duration(first) < 60_000 <= duration(second) < 120_000
+    assert (second.value, second.id) == (first.value, first.id)
+
+
+async def test_a_failed_call_has_a_duration_too(root: Path) -> None:
+    """S5.5: a hang is as long as it was; no call is no duration."""
+    model = Model()
+    stage = ScorerStage(root, model)
+
+    def hang(call: int) -> str:
+        stage.clock.ahead += 60
+        raise ModelTimeout("no answer within 60 s")
+
+    model.say = hang
+    assert duration(await stage.message("a", INPUT)) >= 60_000
+    away = ScorerStage(root, raising(ModelUnavailable("refused")))
+    assert DURATION not in dict((await away.message("a", INPUT)).headers)
+
+
+async def test_a_refusal_is_the_records_failure(root: Path) -> None:
+    """X.4: and nothing is asked."""
+    model = Model()
+    outcome = await ScorerStage(root, model).outcome("a", INPUT, process_id="walk")
     assert isinstance(outcome, DeadLetter)
     assert outcome.code == "unknown_process"
+    assert not model.calls

@@ -34,6 +34,7 @@ class ScriptedProvider:
 
     name = "scripted"
     model = "m"
+    model_digest = "d"
 
     def __init__(self) -> None:
         self.say: Callable[[], ModelReply | Exception] = lambda: REPLY

@@ -29,6 +29,7 @@ from services.scorer.domain.provider import (
     ModelUnavailable,
     Provider,
 )
+from services.scorer.domain.wire_text import wire_text
 from services.scorer.settings import ScorerSection
 from tests.unit.scorer.model_server import (
     Answer,
@@ -130,6 +131,66 @@ async def test_without_a_schema_any_json_is_asked_for() -> None:
         await provider.aclose()
         assert server.seen[0][0] == "/v1/chat/completions"
         assert server.seen[0][2]["response_format"] == {"type": "json_object"}
+
+
+@pytest.mark.parametrize("kind", ["ollama", "openai"])
+async def test_the_schema_is_sent_as_its_hash_names_it(kind: str) -> None:
+    """DESIGN §4: the text whose SHA-256 stands in the event is in the body byte for byte."""
+    reply = ollama_reply() if kind == "ollama" else openai_reply()
+    async with serving(kind, says(reply)) as (provider, server):
+        schema = SCHEMA | {"description": "größer"}
+        await provider.generate(call(schema=schema))
+        assert wire_text(schema).text.encode() in server.bodies[0]
+
+
+async def test_an_answers_digest_is_asked_for_once() -> None:
+    """S5.5: many first calls at once ask the server once who it is, and all are told."""
+    async with serving("ollama", says(ollama_reply())) as (provider, server):
+        assert provider.model_digest is None
+        replies = await asyncio.gather(*(provider.generate(call()) for _ in range(16)))
+        assert {reply.model_digest for reply in replies} == {"abc123"}
+        assert provider.model_digest == "abc123"
+        assert server.identified == 2
+
+
+async def test_a_digest_that_is_not_told_is_not_asked_for_each_time() -> None:
+    """S5.5: unknown is said, at the price of no further requests."""
+    for identity in (None, says({}, 404), says_text("no such page"), says([])):
+        async with serving("ollama", says(ollama_reply())) as (provider, server):
+            server.digest, server.identity = None, identity
+            for _ in range(5):
+                assert (await provider.generate(call())).model_digest == "unknown"
+            assert server.identified == 2
+
+
+async def test_a_digest_is_asked_for_again_after_an_outage() -> None:
+    """S5.5: a server that was away may yet tell."""
+    async with serving("ollama", says(ollama_reply())) as (provider, server):
+        server.identity = says({"error": "busy"}, 503)
+        assert (await provider.generate(call())).model_digest == "unknown"
+        server.identity = None
+        assert (await provider.generate(call())).model_digest == "abc123"
+
+
+async def test_a_probe_does_not_take_the_digest_from_answers_meanwhile() -> None:
+    """S5.5: until the server told another one, the last one holds."""
+    asked, told = asyncio.Event(), asyncio.Event()
+
+    async def slowly(request: web.Request) -> web.StreamResponse:
+        asked.set()
+        await told.wait()
+        return web.json_response({})
+
+    async with serving("ollama", says(ollama_reply())) as (provider, server):
+        await provider.generate(call())
+        server.identity = slowly
+        probing = asyncio.create_task(provider.probe())
+        async with asyncio.timeout(5):
+            await asked.wait()
+            assert (await provider.generate(call())).model_digest == "abc123"
+            told.set()
+            await probing
+        assert (await provider.generate(call())).model_digest == "unknown"
 
 
 async def test_what_comes_back() -> None:
@@ -266,6 +327,45 @@ async def test_nothing_listens() -> None:
     assert type(caught.value) is ModelUnavailable
     assert (await provider.probe()).verdict == "unreachable"
     await provider.aclose()
+
+
+@pytest.mark.parametrize(
+    ("url", "key"),
+    [
+        ("127.0.0.1:11434", ""), ("http://h:99999", ""), ("http://[bad", ""), ("ftp://h", ""),
+        ("http://.example", ""), ("", "two\nlines"),
+    ],
+)  # fmt: skip
+async def test_a_url_or_key_that_cannot_be_used(url: str, key: str) -> None:
+    """DESIGN §5: every request would fail alike, so it is waited out and no request's failure."""
+    async with model_server(says(openai_reply())) as server:
+        provider = build_provider(
+            ScorerSection(provider="openai", url=url or server.url, model="tiny", api_key=key)
+        )
+        with pytest.raises(ModelMisconfigured, match="not a usable URL or key") as caught:
+            await provider.generate(call())
+        assert "lines" not in str(caught.value)
+        assert server.asked == 0
+        await provider.aclose()
+
+
+async def test_an_endless_reply_is_not_read_on() -> None:
+    """DESIGN §5: bounded while it comes, not by the deadline."""
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(b" " * 65_536)
+            sent += 65_536
+
+    async with serving("ollama", endless, max_response_bytes=4096) as (provider, _):
+        with pytest.raises(ModelProtocolError, match="longer than 4096"):
+            async with asyncio.timeout(5):
+                await provider.generate(call(60))
+        assert sent < 64 << 20
 
 
 async def test_a_hang_ends_at_the_total_deadline() -> None:

@@ -22,6 +22,7 @@ from services.scorer.domain.provider import (
     ProbeResult,
 )
 from services.scorer.handler import ScorerHandler
+from tests.unit.scorer.asking import answer
 
 REPO = Path(__file__).parents[3]
 ADDRESS = "0x859e1Dfb430A7156fAEF11947F2FC2a3C34B733A"
@@ -33,6 +34,7 @@ class OneAnswer:
 
     name = "ollama"
     model = "tiny"
+    model_digest = "digest"
 
     def __init__(self, answer: ModelReply | Exception) -> None:
         self.answer = answer
@@ -90,7 +92,7 @@ async def test_an_answer_with_everything_that_is_recorded(process: Process) -> N
     provider = OneAnswer(ModelReply('{"a": 1}', "tiny:1", "abc", "stop"))
     error = FieldError(path="$.score", rule="cross_check", message="no")
     asked = request(record(process), process_hash=process.hash, attempt=2, feedback=[error])
-    fields = await handler(process, provider).answer(asked)
+    fields = await answer(handler(process, provider), asked)
     event = GenerationAnswered(meta=asked.meta, **fields)
     assert GenerationAnswered.model_validate_json(event.to_bytes()) == event
     (call,) = provider.calls
@@ -108,18 +110,18 @@ async def test_the_same_request_gives_the_same_event(process: Process) -> None:
     provider = OneAnswer(ModelReply("{}", "m", "d", "stop"))
     scorer = handler(process, provider)
     asked = request(record(process))
-    assert await scorer.answer(asked) == await scorer.answer(asked)
+    assert await answer(scorer, asked) == await answer(scorer, asked)
     assert provider.calls[0] == provider.calls[1]
 
 
 async def test_a_hang_and_an_outage(process: Process) -> None:
     """X.6: both are answered, neither is lost."""
-    failed = await handler(process, OneAnswer(ModelTimeout("hangs"))).answer(
-        request(record(process))
+    failed = await answer(
+        handler(process, OneAnswer(ModelTimeout("hangs"))), request(record(process))
     )
     assert (failed["outcome"], failed["error"]["code"]) == ("failed", "model_timeout")
-    away = await handler(process, OneAnswer(ModelUnavailable("refused"))).answer(
-        request(record(process))
+    away = await answer(
+        handler(process, OneAnswer(ModelUnavailable("refused"))), request(record(process))
     )
     assert (away["outcome"], away["raw"], away["model"]) == ("unavailable", None, "tiny")
     assert away["prompt"]
@@ -148,7 +150,7 @@ async def test_what_can_never_be_answered_is_dead_lettered(
     """X.4: a clear reason with the field, and no call to the model."""
     provider = OneAnswer(ModelReply("{}", "m", "d", "stop"))
     with pytest.raises(DeadLetter) as caught:
-        await handler(process, provider).answer(request(record(process) | wrong, **changes))
+        await answer(handler(process, provider), request(record(process) | wrong, **changes))
     assert (caught.value.code, caught.value.pointer) == (code, pointer)
     assert caught.value.request_id == REQUEST_ID
     assert said in str(caught.value)
@@ -158,7 +160,7 @@ async def test_what_can_never_be_answered_is_dead_lettered(
 async def test_a_request_without_step_goes_to_the_first_model_step(process: Process) -> None:
     """DESIGN §4: clients need not know the steps."""
     provider = OneAnswer(ModelReply("{}", "m", "d", "stop"))
-    fields = await handler(process, provider).answer(request(record(process), step=None))
+    fields = await answer(handler(process, provider), request(record(process), step=None))
     assert fields["outcome"] == "answered"
 
 
@@ -175,11 +177,12 @@ async def test_a_process_without_key_seeds_by_request(tmp_path: Path) -> None:
     provider = OneAnswer(ModelReply("{}", "m", "d", "stop"))
     scorer = handler(load_process(tmp_path), provider)
     for attempt in (1, 2):
-        await scorer.answer(
-            request({"word": "x"}, process_id="free", step=None, wallet=None, attempt=attempt)
+        await answer(
+            scorer,
+            request({"word": "x"}, process_id="free", step=None, wallet=None, attempt=attempt),
         )
     assert [call.seed for call in provider.calls] == [seed_of(REQUEST_ID)] * 2
     assert provider.calls[0].wire_schema is None
     assert provider.calls[0].max_tokens == 256
     with pytest.raises(DeadLetter, match="word"):
-        await scorer.answer(request({}, process_id="free", step=None))
+        await answer(scorer, request({}, process_id="free", step=None))

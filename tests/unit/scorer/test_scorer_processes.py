@@ -20,6 +20,7 @@ from services.scorer.domain.answering import CallLimits
 from services.scorer.domain.availability import Policy
 from services.scorer.domain.provider import ModelCall, ModelReply, ProbeResult
 from services.scorer.handler import ScorerHandler
+from tests.unit.scorer.asking import answer, stamped_meta
 
 REPO = Path(__file__).parents[3]
 REQUEST_ID = str(uuid.uuid5(uuid.NAMESPACE_URL, "request"))
@@ -30,6 +31,7 @@ class Recorder:
 
     name = "ollama"
     model = "tiny"
+    model_digest = "digest"
 
     def __init__(self, *answers: Any) -> None:
         self.answers = list(answers)
@@ -96,14 +98,14 @@ async def test_a_request_without_hash_is_answered_by_the_current_version(
     asked = request({"word": "x"})
     current = versions.current("talk")
     assert current is not None
-    stamped = scorer.stamped_meta(asked)
+    stamped = await stamped_meta(scorer, asked)
     assert stamped == asked.meta.model_copy(
         update={
             "process_version": "2", "process_hash": current.hash, "step": "a",
             "unit_id": REQUEST_ID,
         }
     )  # fmt: skip
-    await scorer.answer(asked)
+    await answer(scorer, asked)
     assert provider.calls[0].prompt.startswith("New x.")
 
 
@@ -114,9 +116,9 @@ async def test_a_recorded_hash_is_answered_by_its_version(
     scorer, provider = handler(versions)
     old = load_process(tmp_path / "talk@1")
     asked = request({"word": "x"}, process_hash=old.hash, process_version="1", unit_id="mine")
-    await scorer.answer(asked)
+    await answer(scorer, asked)
     assert provider.calls[0].prompt.startswith("Old x.")
-    stamped = scorer.stamped_meta(asked)
+    stamped = await stamped_meta(scorer, asked)
     assert (stamped.process_version, stamped.unit_id, stamped.shadow) == ("1", "mine", False)
 
 
@@ -126,7 +128,7 @@ async def test_a_shadows_answers_are_marked(versions: ProcessRegistry, tmp_path:
     shadow = load_process(tmp_path / "talk@3")
     asked = request({"word": "x"}, process_hash=shadow.hash)
     assert not asked.meta.shadow
-    assert scorer.stamped_meta(asked).shadow
+    assert (await stamped_meta(scorer, asked)).shadow
 
 
 async def test_a_hash_of_another_process_is_refused(
@@ -139,7 +141,7 @@ async def test_a_hash_of_another_process_is_refused(
     walk = registry.current("walk")
     assert walk is not None
     with pytest.raises(DeadLetter) as caught:
-        await scorer.answer(request({"word": "x"}, process_hash=walk.hash))
+        await answer(scorer, request({"word": "x"}, process_hash=walk.hash))
     assert caught.value.code == "unknown_process_version"
     assert not provider.calls
 
@@ -159,11 +161,11 @@ async def test_expressions_before_the_question_are_computed(
     write(tmp_path, "talk", DRAWN, "Say {{ n }} for {{ unit_id }}.", fields=("limit",))
     scorer, provider = handler(load_registry(tmp_path))
     asked = request({"limit": 10**9}, step=step, unit_id="u1")
-    fields = await scorer.answer(asked)
-    event = GenerationAnswered.model_validate({"meta": scorer.stamped_meta(asked), **fields})
+    fields = await answer(scorer, asked)
+    event = GenerationAnswered.model_validate({"meta": await stamped_meta(scorer, asked), **fields})
     assert event.meta.step == "a"
     assert provider.calls[0].prompt.startswith(f"Say {event.input['n']} for u1.")
-    assert await scorer.answer(asked) == fields
+    assert await answer(scorer, asked) == fields
 
 
 async def test_a_later_step_takes_the_accumulated_input(tmp_path: Path) -> None:
@@ -171,7 +173,7 @@ async def test_a_later_step_takes_the_accumulated_input(tmp_path: Path) -> None:
     own = {"b": {"temperatures": [0.9, 0.8], "max_tokens": 9}}
     write(tmp_path, "talk", DRAWN, "Say {{ n }}.", fields=("limit",), steps=own)
     scorer, provider = handler(load_registry(tmp_path))
-    await scorer.answer(request({"limit": 3, "n": 2, "found": 1}, step="b", attempt=2))
+    await answer(scorer, request({"limit": 3, "n": 2, "found": 1}, step="b", attempt=2))
     (call,) = provider.calls
     assert (call.temperature, call.max_tokens) == (0.8, 9)
     assert call.prompt.startswith("Say 2.")
@@ -182,8 +184,8 @@ async def test_a_failed_expression_is_answered_without_a_model(tmp_path: Path) -
     write(tmp_path, "talk", DRAWN, "Say {{ n }}.", fields=("limit",))
     scorer, provider = handler(load_registry(tmp_path))
     asked = request({"limit": 0})
-    fields = await scorer.answer(asked)
-    event = GenerationAnswered.model_validate({"meta": scorer.stamped_meta(asked), **fields})
+    fields = await answer(scorer, asked)
+    event = GenerationAnswered.model_validate({"meta": await stamped_meta(scorer, asked), **fields})
     assert (event.outcome, event.raw, event.prompt) == ("failed", None, "")
     assert event.error is not None
     assert event.error.code == EXPRESSION_FAILED
@@ -197,7 +199,7 @@ async def test_a_step_that_leads_to_no_question_is_refused(tmp_path: Path) -> No
     write(tmp_path, "talk", [*DRAWN, last], fields=("limit",))
     scorer, provider = handler(load_registry(tmp_path))
     with pytest.raises(DeadLetter) as caught:
-        await scorer.answer(request({"limit": 1}, step="end"))
+        await answer(scorer, request({"limit": 1}, step="end"))
     assert caught.value.code == "invalid_input"
     assert "no step from 'end' on asks a model" in str(caught.value)
     assert not provider.calls
@@ -228,7 +230,7 @@ async def test_the_shipped_processes_run_from_request_to_result(
     asked, visited = request(record, process_id=name), []
     while True:
         event = GenerationAnswered.model_validate(
-            {"meta": scorer.stamped_meta(asked), **await scorer.answer(asked)}
+            {"meta": await stamped_meta(scorer, asked), **await answer(scorer, asked)}
         )
         step, unit = event.meta.step or "", event.meta.unit_id or ""
         visited.append(step)

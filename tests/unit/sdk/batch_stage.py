@@ -10,7 +10,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRecord
 
 from assay.envelope import Message, emit, text_headers
-from assay.events import GenerationAccepted, GenerationRejected, GenerationRequested
+from assay.events import Event, GenerationAccepted, GenerationRejected, GenerationRequested, Meta
 from assay.topics import dead_letter_name
 
 REQUESTED = GenerationRequested.type
@@ -18,9 +18,14 @@ DEAD = dead_letter_name(REQUESTED, "scorer")
 
 
 class BatchStage:
-    """`asked` has every request read. Ends: ok, bad (validation), schema, internal, dead,
-    unknown (no such process), silent, two (ok at a second step too), mended (ok from the second
-    attempt of its retry on)."""
+    """`asked` has every request read; `end` stands above what their inputs say.
+
+    Ends: ok, bad (validation), schema, internal, dead, unknown (no such process), silent, mended
+    (ok from the second attempt of its retry on), empty (the process's empty result); with two
+    steps: two (ok at both), late (bad at the second, read before the first), twice (another answer
+    to the first is refused meanwhile), computed (the expression step between fails), half (nothing
+    after the first).
+    """
 
     def __init__(self, bootstrap: str) -> None:
         self._bootstrap = bootstrap
@@ -29,6 +34,7 @@ class BatchStage:
         self._thread = threading.Thread(target=lambda: asyncio.run(self._run()), daemon=True)
         self.asked: list[GenerationRequested] = []
         self.mute = False
+        self.end: str | None = None
 
     def __enter__(self) -> BatchStage:
         self._thread.start()
@@ -70,15 +76,18 @@ class BatchStage:
         self.asked.append(request)
         if self.mute:
             return
-        for topic, key, value, headers in answers(request, record):
+        for topic, key, value, headers in answers(request, record, self.end):
             await producer.send_and_wait(topic, value=value, key=key, headers=headers)
 
 
 Published = tuple[str, bytes | None, bytes, list[tuple[str, bytes]]]
 
 
-def answers(request: GenerationRequested, record: ConsumerRecord) -> list[Published]:
-    end = request.input.get("end")
+def answers(
+    request: GenerationRequested, record: ConsumerRecord, end: str | None = None
+) -> list[Published]:
+    """What becomes of a request; `end` stands above what its input says."""
+    end = end or request.input.get("end")
     if end in ("dead", "unknown"):
         code = "invalid_input" if end == "dead" else "unknown_process"
         headers = [
@@ -95,17 +104,37 @@ def answers(request: GenerationRequested, record: ConsumerRecord) -> list[Publis
     meta = request.meta.model_copy(update={"step": "draft" if first else request.meta.step})
     if end == "ok" or (end == "mended" and request.feedback):
         return [_message(accepted(meta, request.input, {"answer": 42}), record)]
-    if end == "two":
-        draft = {"draft": "d"}
-        later = meta.model_copy(update={"step": "polish"})
-        return [
-            _message(accepted(meta, request.input, draft, final=False), record),
-            _message(accepted(later, {**request.input, **draft}, {"polished": "p"}), record),
-        ]
+    if end in TWO_STEPS:
+        return [_message(event, record) for event in _two_steps(str(end), meta, request)]
     stage = {"schema": "schema_validation", "internal": "pipeline_internal"}
     early = rejected(meta, request.input, terminal=False)
     final = rejected(meta, request.input, failure_stage=stage.get(str(end), "validation"))
+    if end == "empty":
+        final = final.model_copy(update={"ends_as": "empty_result"})
+        empty = accepted(meta, request.input, {"answer": None}, fallback="answers_rejected")
+        return [_message(final, record), _message(empty, record)]
     return [_message(early, record), _message(final, record)]
+
+
+TWO_STEPS = ("two", "late", "twice", "computed", "half")
+
+
+def _two_steps(end: str, meta: Meta, request: GenerationRequested) -> list[Event]:
+    draft = {"draft": "d"}
+    later = meta.model_copy(update={"step": "polish"})
+    grown = {**request.input, **draft}
+    first = accepted(meta, request.input, draft, final=False)
+    second = accepted(later, grown, {**draft, "polished": "p"})
+    if request.feedback:
+        return [second]
+    if end == "late":
+        return [rejected(later, grown), first]
+    if end == "twice":
+        return [first, rejected(meta, request.input), second]
+    if end == "computed":
+        computed = meta.model_copy(update={"step": "compute"})
+        return [first, rejected(computed, grown, failure_stage="pipeline_internal", reason=None)]
+    return [first] if end == "half" else [first, second]
 
 
 def accepted(meta: Any, record: dict[str, Any], output: Any, **more: Any) -> GenerationAccepted:

@@ -13,7 +13,7 @@ from tests.unit.sdk.small_oracle import SmallOracle
 
 @pytest.fixture(scope="module")
 def embedded() -> Iterator[EmbeddedBroker]:
-    with EmbeddedBroker([(topic.name, 2) for topic in catalogue().everything()]) as broker:
+    with EmbeddedBroker([(topic.name, 2) for topic in catalogue().on_broker()]) as broker:
         yield broker
 
 

@@ -12,6 +12,7 @@ import pytest
 from assay.batch.folder import FolderError, ResultFolder
 from assay.batch.lines import file_step, is_retryable, result_line
 from assay.batch.plan import open_retries, read_standing
+from assay.batch.requests import Batch
 from assay.batch.standing import Standing, StepCount, Summary
 from assay.batch.step_outcomes import StepOutcome
 from assay.batch.window import FIRST, RECORDS, Window
@@ -24,7 +25,12 @@ def folder(tmp_path: Path) -> Iterator[ResultFolder]:
     opened.close()
 
 
-def failure(unit: Any, stage: str = "validation", count: int = 0) -> dict[str, Any]:
+BATCH = Batch("b", "p")
+
+
+def failure(
+    unit: Any, stage: str = "validation", count: int = 0, request: str = "first", step: str = "s"
+) -> dict[str, Any]:
     return {
         "unit_id": unit,
         "failure_stage": stage,
@@ -32,7 +38,7 @@ def failure(unit: Any, stage: str = "validation", count: int = 0) -> dict[str, A
         "raw_response": None,
         "errors": [],
         "retry_count": count,
-        "_metadata": {"step": "s", "last": True},
+        "_metadata": {"step": step, "last": True, "request_id": request},
     }
 
 
@@ -85,33 +91,65 @@ def test_archiving_twice_loses_nothing(folder: ResultFolder) -> None:
     assert folder.archive_retryable() == 2
     assert [record["unit_id"] for _, _, record in folder.lines()] == ["b"]
     file.write_bytes(before)
-    assert open_retries(folder.archived(), read_standing(folder.lines())) == {}
+    assert open_retries(folder.archived(), BATCH, read_standing(folder.lines())) == {}
     assert folder.archive_retryable() == 2
-    assert set(open_retries(folder.archived(), read_standing(folder.lines()))) == {"a", "c"}
+    assert set(open_retries(folder.archived(), BATCH, read_standing(folder.lines()))) == {"a", "c"}
 
 
-def test_only_the_last_archived_record_of_a_unit_is_asked_again() -> None:
-    standing = Standing()
-    archived = [("s", failure("a", count=2)), ("s", failure("a", count=3)), ("s", failure("b"))]
-    standing.note("s", "b", valid=True, last=False)
-    assert open_retries(archived, standing) == {"a": failure("a", count=3)}
+def test_only_the_last_failure_of_a_unit_is_asked_again() -> None:
+    """S4.6: each retry failed under the id of the one before; the files come in the order of their
+    names, not of the steps."""
+    first = failure("a", count=2, step="draft")
+    second = failure("a", count=3, step="draft", request=BATCH.retry_of(first))
+    third = failure("a", count=2, step="coda", request=BATCH.retry_of(second))
+    for archived in ([first], [first, second], [third, first, second, second]):
+        last = third if third in archived else archived[-1]
+        found = open_retries([*archived, failure("b")], BATCH, Standing(ended={"b"}))
+        assert found == {"a": last}
 
 
-def test_a_retry_that_failed_later_is_asked_again_there() -> None:
-    """The files come in the order of their names, not of the steps."""
+def test_a_retry_that_goes_on_is_still_open() -> None:
+    """S4.6, S4.12: it passed the step it had failed at; what it leads to comes under its id."""
     standing = Standing()
     standing.note("draft", "x", valid=True, last=False)
-    archived = [("coda", failure("x", count=5)), ("draft", failure("x", count=2))]
-    assert open_retries(archived, standing) == {"x": failure("x", count=5)}
+    archived = [failure("x", step="draft")]
+    assert open_retries(archived, BATCH, standing) == {"x": archived[0]}
 
 
-def test_a_unit_is_in_one_file() -> None:
-    """A second answer to the same step, as a killed service leaves it, is passed over."""
+def test_a_unit_ends_once() -> None:
+    """S4.5: a second answer, as a killed service leaves it, is passed over, at any step."""
     standing = Standing()
     assert standing.note("s", "a", valid=True, last=True)
-    assert not standing.note("s", "a", valid=False, last=True)
-    assert standing.note("t", "a", valid=False, last=True)
-    assert standing.steps == {"s": StepCount(1, 0), "t": StepCount(0, 1)}
+    for step in ("s", "t"):
+        assert not standing.note(step, "a", valid=False, last=True)
+    assert standing.steps["s"] == StepCount(1, 0)
+
+
+def test_a_step_that_led_on_may_be_read_after_the_end() -> None:
+    """S4.12: topics are read side by side. It counts once, and nothing ends by it."""
+    standing = Standing()
+    assert standing.note("polish", "a", valid=False, last=True)
+    assert standing.note("draft", "a", valid=True, last=False)
+    assert not standing.note("draft", "a", valid=True, last=False)
+    assert standing.steps == {"polish": StepCount(0, 1), "draft": StepCount(1, 0)}
+
+
+def test_a_unit_asked_anew_may_end_at_a_step_it_had_passed() -> None:
+    """Issue 5 item 5: the broker lost the rest of its chain; a later run must see that it ended."""
+    standing = Standing()
+    standing.note("draft", "a", valid=True, last=False)
+    assert standing.note("draft", "a", valid=False, last=True)
+    assert standing.ended == {"a"}
+
+
+def test_failures_at_a_step_without_lines_of_its_own() -> None:
+    """S4.8: an expression step writes none when it works; where a unit got through it works."""
+    standing = Standing()
+    standing.note("ask", "a", valid=True, last=False)
+    standing.note("compute", "a", valid=False, last=True)
+    assert standing.zero_valid() == ["compute"]
+    standing.note("ask", "b", valid=True, last=True)
+    assert standing.zero_valid() == []
 
 
 @pytest.mark.parametrize(

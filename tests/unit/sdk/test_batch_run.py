@@ -120,6 +120,103 @@ def test_steps_have_files_of_their_own(folder: Folder, stage: BatchStage) -> Non
     assert summary["ended"] == 2
 
 
+def test_a_unit_that_ends_at_a_later_step(folder: Folder, stage: BatchStage) -> None:
+    """S4.5, S4.12: its first answer is on file, also where it is read after the end; the failure
+    stands at the step it ended at, with what was accumulated until then."""
+    folder.items({"unit_id": "a", "end": "late"}, {"unit_id": "b", "end": "two"})
+    code, summary, _ = folder.run()
+    assert code == 1
+    assert sorted(folder.ids("draft_validated.jsonl")) == ["a", "b"]
+    assert folder.ids("polish_validated.jsonl") == ["b"]
+    (failed,) = folder.read("polish_failures.jsonl")
+    assert (failed["unit_id"], failed["input"]) == ("a", {"end": "late", "draft": "d"})
+    assert not (folder.out / "draft_failures.jsonl").exists()
+    assert summary["steps"]["polish"] == {"validated": 1, "failed": 1}
+    assert folder.run()[1]["asked"] == 0
+
+
+def test_a_retry_begins_at_the_step_that_failed(folder: Folder, stage: BatchStage) -> None:
+    """S4.6: the steps before it are not paid for again."""
+    folder.items({"unit_id": "a", "end": "late"}, {"unit_id": "b", "end": "two"})
+    folder.run()
+    code, summary, result = folder.run("--retry-failures")
+    assert (code, summary["asked"]) == (0, 1), result.stderr
+    again = stage.asked[-1]
+    assert (again.meta.step, again.input) == ("polish", {"end": "late", "draft": "d"})
+    assert [error.rule for error in again.feedback] == ["right"]
+    assert sorted(folder.ids("polish_validated.jsonl")) == ["a", "b"]
+    assert sorted(folder.ids("draft_validated.jsonl")) == ["a", "b"]
+
+
+def test_a_late_repeat_does_not_end_the_retry(folder: Folder, stage: BatchStage) -> None:
+    """S4.6: a validator killed after it had published says again how the first request ended."""
+    folder.items({"unit_id": "a", "end": "mended"})
+    folder.run()
+    (asked,) = stage.asked
+    publish(folder, rejected(asked.meta.model_copy(update={"step": "draft"}), asked.input))
+    code, _, result = folder.run("--retry-failures")
+    assert code == 0, result.stderr
+    assert folder.ids("draft_validated.jsonl") == ["a"]
+
+
+def test_a_second_answer_to_a_step_that_led_on(folder: Folder, stage: BatchStage) -> None:
+    """Issue 5 item 5: a scorer killed after it had answered asks again; the chain that runs is the
+    one that counts."""
+    folder.items({"unit_id": "a", "end": "twice"})
+    code, summary, _ = folder.run()
+    assert (code, summary["open"]) == (0, 0)
+    assert folder.ids("polish_validated.jsonl") == ["a"]
+    assert not (folder.out / "draft_failures.jsonl").exists()
+
+
+def test_a_failed_expression_step(folder: Folder, stage: BatchStage) -> None:
+    """S4.12, S4.8: a file of its own; one such failure does not make the whole batch one."""
+    folder.items({"unit_id": "a", "end": "computed"}, {"unit_id": "b", "end": "two"})
+    code, summary, _ = folder.run()
+    assert (code, summary["zero_valid"]) == (1, [])
+    assert folder.ids("compute_failures.jsonl") == ["a"]
+    assert folder.run("--retry-failures")[1]["asked"] == 0
+
+
+def test_an_empty_result_is_a_failure(folder: Folder, stage: BatchStage) -> None:
+    """S4.5: what the process gives instead of an answer is in neither validated file; the failure
+    says how the unit ended, and can be asked again."""
+    folder.items({"unit_id": "a", "end": "empty"}, {"unit_id": "b", "end": "ok"})
+    code, _, _ = folder.run()
+    assert code == 1
+    assert folder.ids("draft_validated.jsonl") == ["b"]
+    (failed,) = folder.read("draft_failures.jsonl")
+    assert (failed["unit_id"], failed["_metadata"]["ends_as"]) == ("a", "empty_result")
+    assert folder.run("--retry-failures")[1]["asked"] == 1
+
+
+def test_a_chain_goes_on_while_the_batch_is_down(folder: Folder, stage: BatchStage) -> None:
+    """Issue 5 item 5: a unit between two steps is waited for, not asked again."""
+    folder.items({"unit_id": "a", "end": "half"}, {"unit_id": "b", "end": "two"})
+    killed(started(folder), folder, lambda: len(folder.ids("draft_validated.jsonl")) == 2)
+    (asked,) = [request for request in stage.asked if request.meta.unit_id == "a"]
+    later = asked.meta.model_copy(update={"step": "polish"})
+    publish(folder, accepted(later, {**asked.input, "draft": "d"}, {"draft": "d", "polished": "p"}))
+    code, summary, _ = folder.run()
+    assert (code, summary["asked"]) == (0, 0)
+    assert sorted(folder.ids("polish_validated.jsonl")) == ["a", "b"]
+    assert sorted(folder.ids("draft_validated.jsonl")) == ["a", "b"]
+
+
+def test_a_chain_that_was_lost_begins_anew(folder: Folder, stage: BatchStage) -> None:
+    """Issue 5 item 5: a run that gave up is followed by one that asks again; the unit may then
+    fail at a step that it had passed, and ends there."""
+    folder.items({"unit_id": "a", "end": "half"}, {"unit_id": "b", "end": "two"})
+    code, summary, _ = folder.run("--timeout", "1")
+    assert (code, summary["open"]) == (1, 1)
+    assert sorted(folder.ids("draft_validated.jsonl")) == ["a", "b"]
+    stage.end = "bad"
+    code, summary, _ = folder.run()
+    assert (code, summary["asked"], summary["open"]) == (1, 1, 0)
+    assert folder.ids("draft_failures.jsonl") == ["a"]
+    assert folder.run()[1]["asked"] == 0
+
+
 def test_a_second_run_asks_nothing(folder: Folder, stage: BatchStage) -> None:
     folder.items({"unit_id": "a", "end": "two"}, {"unit_id": "b", "end": "bad"})
     folder.run()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from assay.client import Outcome, read_outcome, submission_bytes
+from assay.events import GenerationAccepted, Meta
 from assay.topics import catalogue
 from tests.unit.sdk.small_oracle import rejected, signed
 
@@ -16,7 +18,15 @@ REQUEST = "6e3a2f0c-7c35-5b5e-9a41-0d8f6a1b2c3d"
 ADDRESS = "0x859e1Dfb430A7156fAEF11947F2FC2a3C34B733A"
 SIGNED = "wallet.score.signed.v1"
 REJECTED = "llm.generation.rejected.v1"
+ACCEPTED = "llm.generation.accepted.v1"
 DEAD = "wallet.event.submitted.v1.ingest.dlq"
+SCORER_DEAD = "llm.generation.requested.v1.scorer.dlq"
+
+
+def accepted(**changes: Any) -> bytes:
+    meta = Meta(request_id=REQUEST, tenant_id="t", process_id="open_notes", process_version="1.0.0")
+    fields: dict[str, Any] = {"output": [{"a": 1}], "attempts": 2, "model": "m", **changes}
+    return GenerationAccepted(meta=meta, input={}, **fields).to_bytes()
 
 
 def test_a_signed_event_is_the_flat_score() -> None:
@@ -30,24 +40,68 @@ def test_a_signed_event_is_the_flat_score() -> None:
 
 
 @pytest.mark.parametrize(
-    "changes", [{"terminal": False}, {"ends_as": "fallback_score"}], ids=["retried", "fallback"]
+    "changes",
+    [{"terminal": False}, {"ends_as": "fallback_score"}, {"ends_as": "empty_result"}],
+    ids=["retried", "fallback", "empty"],
 )
 def test_an_attempt_that_something_follows_ends_nothing(changes: dict[str, object]) -> None:
-    """A fallback is signed later: the rejection before it is not the request's end."""
+    """A fallback is signed later, an empty result accepted later: the rejection before it is not
+    the request's end."""
     assert read_outcome(REJECTED, rejected(REQUEST, ADDRESS, **changes).to_bytes(), ()) is None
 
 
 def test_a_terminal_rejection_carries_its_reasons() -> None:
     outcome = read_outcome(REJECTED, rejected(REQUEST, ADDRESS).to_bytes(), ())
+    error = {"path": "$.score", "rule": "cross_check", "message": "does not follow"}
     assert outcome == Outcome(
-        REQUEST, "rejected", reason="does not follow", code="answers_rejected"
+        REQUEST, "rejected", reason="does not follow", code="answers_rejected", errors=(error,)
     )
     assert outcome.to_json() == {
         "request_id": REQUEST,
         "status": "rejected",
         "code": "answers_rejected",
         "reason": "does not follow",
+        "errors": [error],
     }
+
+
+def test_an_accepted_answer_ends_a_request_of_a_process_without_scores() -> None:
+    """S5.4: with its output as it is, and what a caller is told of it."""
+    outcome = read_outcome(ACCEPTED, accepted(fallback="answers_rejected", model=None), ())
+    assert outcome is not None
+    assert (outcome.status, outcome.score) == ("accepted", None)
+    assert outcome.to_json() == {
+        "request_id": REQUEST,
+        "status": "accepted",
+        "output": [{"a": 1}],
+        "process_id": "open_notes",
+        "process_version": "1.0.0",
+        "attempts": 2,
+        "model": None,
+        "fallback": "answers_rejected",
+        "repairs": [],
+    }
+    assert outcome.reason  # `assay publish --wait` says why there is no score
+
+
+def test_a_step_that_another_follows_ends_nothing() -> None:
+    """S4.12: only the last step's output is the process's."""
+    assert read_outcome(ACCEPTED, accepted(final=False), ()) is None
+
+
+@pytest.mark.parametrize("topic", [ACCEPTED, REJECTED, SCORER_DEAD])
+def test_a_shadow_ends_nothing(topic: str) -> None:
+    """Issue 5 item 7: it has its original's request id, whose end it must not become."""
+    value = {
+        ACCEPTED: accepted(),
+        REJECTED: rejected(REQUEST, ADDRESS).to_bytes(),
+        SCORER_DEAD: accepted(),  # any event of the flow: the mark is in its meta
+    }[topic]
+    headers = [("assay.request.id", REQUEST.encode())]
+    assert read_outcome(topic, value, headers) is not None
+    event = json.loads(value)
+    event["meta"]["shadow"] = True
+    assert read_outcome(topic, json.dumps(event).encode(), headers) is None
 
 
 def test_a_dead_letter_is_known_by_its_headers() -> None:
@@ -56,9 +110,13 @@ def test_a_dead_letter_is_known_by_its_headers() -> None:
         ("__connect.errors.exception.message", "zu groß".encode()),
         ("assay.error.code", b"too_large"),
         ("assay.request.id", REQUEST.encode()),
+        ("assay.error.pointer", b"/evm_data/tokens"),
     ]
     outcome = read_outcome(DEAD, b"\xff", headers)
-    assert outcome == Outcome(REQUEST, "dead_lettered", reason="zu groß", code="too_large")
+    error = {"path": "$.evm_data.tokens", "rule": "too_large", "message": "zu groß"}
+    assert outcome == Outcome(
+        REQUEST, "dead_lettered", reason="zu groß", code="too_large", errors=(error,)
+    )
 
 
 def test_the_runtimes_header_wins_over_a_publishers_of_the_same_name() -> None:
@@ -73,7 +131,7 @@ def test_a_dead_letter_of_nobody_is_no_outcome() -> None:
     assert read_outcome(DEAD, b"x", [("other", b"1"), ("ce_requestid", None)]) is None
 
 
-@pytest.mark.parametrize("topic", [SIGNED, REJECTED])
+@pytest.mark.parametrize("topic", [SIGNED, ACCEPTED, REJECTED])
 @pytest.mark.parametrize("value", [b"", b"{}", b"[]", b"\xff", b"null"])
 def test_what_is_not_as_promised_is_a_value_error(topic: str, value: bytes) -> None:
     with pytest.raises(ValueError, match=r"validation error|Invalid JSON"):

@@ -36,9 +36,11 @@ def wallet_score() -> Process:
     return load_process(schema_root() / "processes" / "wallet_score")
 
 
-def answered(raw: Any = None, **changes: Any) -> GenerationAnswered:
-    """An answered event of a wallet score; `changes` go into meta or the event."""
-    process = wallet_score()
+def answered(
+    raw: Any = None, *, process: Process | None = None, **changes: Any
+) -> GenerationAnswered:
+    """An answered event, of a wallet score if nothing else; `changes` go into meta or the event."""
+    process = process or wallet_score()
     meta = {
         "request_id": str(uuid.uuid4()),
         "tenant_id": "default",
@@ -49,6 +51,7 @@ def answered(raw: Any = None, **changes: Any) -> GenerationAnswered:
         "step": process.first_model_step,
         "unit_id": "unit-1",
         "attempt": 1,
+        "shadow": False,
         "accepted_at_ms": 1,
     }
     fields: dict[str, Any] = {

@@ -11,8 +11,10 @@ import pytest
 from assay.envelope import Message
 from assay.events import GenerationAnswered
 from assay.ids import event_id
+from assay_gate.process_registry import ProcessRegistry
 from assay_runtime.failures import DeadLetter
-from services.validator.handler import RETRIED, ValidatorHandler
+from services.validator.domain.endings import RETRIED
+from services.validator.handler import ValidatorHandler
 from services.validator.settings import ValidatorSection
 from tests.unit.validator.answers import ADDRESS, GOOD, answered, delivery, wallet_score
 
@@ -21,7 +23,7 @@ RECORDS = "evidence.record.submitted.v1"
 
 
 def _handled(event: GenerationAnswered, **settings: Any) -> dict[str, tuple[Message, Any]]:
-    handler = ValidatorHandler({"wallet_score": wallet_score()}, ValidatorSection(**settings))
+    handler = ValidatorHandler(ProcessRegistry([wallet_score()]), ValidatorSection(**settings))
     messages = handler(delivery(event))
     assert handler(delivery(event)) == messages, "a redelivery repeats the same events"
     for message in messages:
@@ -104,3 +106,11 @@ def test_an_unknown_process_is_a_dead_letter() -> None:
             _handled(answered(process_hash=process_hash))
         assert refused.value.code == "process_unknown"
         assert refused.value.request_id
+
+
+@pytest.mark.parametrize("step", ["no_such_step", None])
+def test_an_unknown_step_is_a_dead_letter(step: str | None) -> None:
+    """Only the scorer writes answers, and it names the step; what does not is nobody's answer."""
+    with pytest.raises(DeadLetter) as refused:
+        _handled(answered(step=step))
+    assert refused.value.code == "step_unknown"

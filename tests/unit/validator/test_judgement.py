@@ -1,13 +1,15 @@
-"""The verdict on an answered event, and what follows (SPEC S1.3-S1.6, S3.4, S3.6)."""
+"""The verdict on an answered event (SPEC S1.3, S1.6, S3.4, S4.2)."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from services.validator.domain.judgement import Endings, NextStep, judge, next_step
+from services.validator.domain.judgement import judge
 from tests.unit.validator.answers import GOOD, answered, wallet_score
+from tests.unit.validator.processes import own
 
 
 @pytest.mark.parametrize(
@@ -62,30 +64,10 @@ def test_no_answer_is_no_answer(outcome: str) -> None:
                      wallet_score()).accepted  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("attempt", "outcome", "step"),
-    [
-        (1, "answered", NextStep(retry=2)),
-        (2, "failed", NextStep(retry=3)),
-        (3, "answered", NextStep(reason="answers_rejected", ends_as="fallback_score")),
-        (3, "failed", NextStep(reason="answers_rejected", ends_as="fallback_score")),
-        (7, "answered", NextStep(reason="answers_rejected", ends_as="fallback_score")),
-        (1, "unavailable", NextStep(reason="provider_unavailable", ends_as="fallback_score")),
-    ],
-)
-def test_three_attempts_then_the_end(attempt: int, outcome: str, step: NextStep) -> None:
-    """S1.4, S1.5: an endpoint that is away is not asked again."""
-    event = answered("no", attempt=attempt, outcome=outcome)
-    assert next_step(event, wallet_score(), Endings()) == step
-
-
-def test_each_reason_can_be_set_by_itself() -> None:
-    """S3.6: `withhold` for one leaves the other as the process says."""
-    endings = Endings(answers_rejected="withhold")
-    rejected = answered("no", attempt=3)
-    away = answered("no", outcome="unavailable")
-    assert next_step(rejected, wallet_score(), endings).ends_as == "withheld"
-    assert next_step(away, wallet_score(), endings).ends_as == "fallback_score"
-    both = Endings("withhold", "fallback_score")
-    assert next_step(rejected, wallet_score(), both).ends_as == "fallback_score"
-    assert next_step(away, wallet_score(), both).ends_as == "withheld"
+def test_rules_see_the_input_and_the_unit(tmp_path: Path) -> None:
+    """S4.4, S4.12: the record that was accumulated so far, and `unit_id` as seed 4 injects it."""
+    rules = [{"name": "whose", "expr": "unit_id == 'u' and n > least", "error": "no"}]
+    process = own(tmp_path, [{"name": "a"}], validation={"a": {"rules": rules}})
+    for unit, n, good in (("u", 3, True), ("v", 3, False), ("u", 1, False)):
+        event = answered({"n": n}, process=process, unit_id=unit, input={"least": 2})
+        assert judge(event, process).accepted is good

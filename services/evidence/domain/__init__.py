@@ -1,0 +1,24 @@
+"""What is kept of a record, how it is hashed, shown and erased (DESIGN §7). Pure."""
+
+from services.evidence.domain.appending import CONFLICT, disputed, plan
+from services.evidence.domain.entries import DEAD_LETTER, Entry, Row, entry_of
+from services.evidence.domain.hashing import (
+    SALT_BYTES,
+    header_bytes,
+    leaf_hash,
+    read_header_bytes,
+)
+
+__all__ = [
+    "CONFLICT",
+    "DEAD_LETTER",
+    "SALT_BYTES",
+    "Entry",
+    "Row",
+    "disputed",
+    "entry_of",
+    "header_bytes",
+    "leaf_hash",
+    "plan",
+    "read_header_bytes",
+]

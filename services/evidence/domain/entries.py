@@ -1,0 +1,131 @@
+"""What is kept of a record, and under which names (DESIGN §7). Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import uuid
+from dataclasses import dataclass
+
+from assay.envelope import Headers, text_headers
+from assay.events import EvidenceRecordSubmitted, WalletEventSubmitted
+from assay.identity import identify
+
+DEAD_LETTER = "DEAD_LETTER"
+_NAMESPACE = uuid.UUID("0d1c6b52-6f0e-5a43-8e65-6a1f9c1f5d77")
+# What stands in a column and its index; anything else a stranger writes into a header stays in
+# the kept headers alone. A NUL or 3 KB of text would make the database refuse the record.
+_NAME = re.compile(r"[!-~]{1,200}", re.ASCII)
+_WALLET = re.compile(r"0x[0-9a-f]{40}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A record as kept: `value` and `headers` are the bytes as they came.
+
+    `type` is the event's type, or the name of the fact for facts without a topic of their own.
+    """
+
+    event_id: str
+    type: str
+    request_id: str | None
+    wallet: str | None
+    timestamp_ms: int
+    topic: str
+    partition: int
+    offset: int
+    headers: Headers
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """An entry with its place in the shard's log; the shard is the partition number.
+
+    `header_data` is the entry's headers as stored and hashed. `erased_by` names the erasure that
+    emptied value, headers and salt; the hash stays.
+    """
+
+    shard: int
+    seq: int
+    entry: Entry
+    salt: bytes
+    leaf_hash: bytes
+    header_data: bytes
+    erased_by: str | None = None
+
+
+def entry_of(
+    topic: str,
+    partition: int,
+    offset: int,
+    timestamp_ms: int,
+    headers: Headers,
+    value: bytes,
+    *,
+    tenant: str,
+    key: bytes | None = None,
+    log: str = "",
+) -> Entry:
+    """Entry for a record of any topic; never raises on what the record holds.
+
+    The wallet is the event's subject, or the record's key where that looks like an address. `log`
+    names the incarnation of the topics: positions say nothing across incarnations.
+    """
+    text = text_headers(headers)
+    request = _named(text.get("ce_requestid"))
+    kind = _named(text.get("ce_type")) or topic
+    identifier = text.get("ce_id")
+    if identifier and not _named(identifier):
+        identifier = derived_id(identifier)
+    if topic == WalletEventSubmitted.type:
+        identity = identify(topic, partition, offset, headers, value, tenant=tenant, log=log)
+        request, kind = identity.request_id, topic
+        digest = hashlib.sha256(value).hexdigest()
+        identifier = derived_id(identity.source, identity.event_id, digest)
+    elif topic.endswith(".dlq"):
+        # The record in it still carries the id of the event that failed.
+        kind = DEAD_LETTER
+        request = _named(text.get("assay.request.id")) or request
+        identifier = derived_id(
+            log,
+            topic,
+            text.get("__connect.errors.partition", str(partition)),
+            text.get("__connect.errors.offset", str(offset)),
+        )
+    elif topic == EvidenceRecordSubmitted.type:
+        kind = _record_name(value) or kind
+    return Entry(
+        event_id=identifier or derived_id(log, topic, str(partition), str(offset)),
+        type=kind,
+        request_id=request,
+        wallet=_wallet(text.get("ce_subject")) or _wallet((key or b"").decode("utf-8", "replace")),
+        timestamp_ms=timestamp_ms,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        headers=headers,
+        value=value,
+    )
+
+
+def derived_id(*parts: str) -> str:
+    return str(uuid.uuid5(_NAMESPACE, json.dumps(parts)))
+
+
+def _named(text: str | None) -> str | None:
+    return text if text and _NAME.fullmatch(text) else None
+
+
+def _wallet(text: str | None) -> str | None:
+    lower = (text or "").lower()
+    return lower if _WALLET.fullmatch(lower) else None
+
+
+def _record_name(value: bytes) -> str | None:
+    try:
+        name = json.loads(value)["record"]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return _named(name) if isinstance(name, str) else None

@@ -1,0 +1,110 @@
+"""Everything that a handled batch publishes, as one record batch per partition, sent at once.
+
+A message handed to the producer alone costs a future, a timer and a look at the metadata, and
+waits for company (linger). Here the company is known: batches are built whole, in order, and are
+closed, so the producer sends them without waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from itertools import zip_longest
+from typing import Any, NamedTuple, Protocol
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaTimeoutError
+from aiokafka.producer.message_accumulator import BatchBuilder
+
+from assay.envelope import Headers
+from assay_runtime.partitioning import partition_of
+
+
+class Outgoing(Protocol):
+    """What can be sent: a Message, or a dead letter, whose parts may be absent."""
+
+    @property
+    def topic(self) -> str: ...
+    @property
+    def key(self) -> bytes | None: ...
+    @property
+    def value(self) -> bytes | None: ...
+    @property
+    def headers(self) -> Headers: ...
+
+
+class Sent(NamedTuple):
+    """Records of one topic that the broker confirms together."""
+
+    confirmation: asyncio.Future[Any]
+    topic: str
+    records: int
+
+
+def with_trace(message: Outgoing, traceparent: str) -> list[tuple[str, bytes | None]]:
+    """The headers as they go out."""
+    return [*message.headers, ("traceparent", traceparent.encode())]
+
+
+class RecordBatches:
+    """Builds and sends; the caller waits for the confirmations before it sends again, which is
+    what keeps the order of a partition (research/kafka-runtime point 7)."""
+
+    def __init__(self, producer: AIOKafkaProducer) -> None:
+        self._producer = producer
+
+    async def send(self, outgoing: Sequence[tuple[Outgoing, str]], sent: list[Sent]) -> None:
+        """Hand (message, traceparent) pairs over in order; what was is appended to `sent`."""
+        built = await self._build(outgoing)
+        # One request carries one batch of each partition: all the first ones, then the second.
+        for turn in zip_longest(*built.values()):
+            for (topic, partition), batch in zip(built, turn, strict=True):
+                if batch is not None:
+                    confirmation = await self._hand_over(batch, topic, partition)
+                    sent.append(Sent(confirmation, topic, batch.record_count()))
+
+    async def _build(
+        self, outgoing: Sequence[tuple[Outgoing, str]]
+    ) -> dict[tuple[str, int], list[BatchBuilder]]:
+        built: dict[tuple[str, int], list[BatchBuilder]] = {}
+        partitions: dict[str, int] = {}
+        # A record's outputs share its key, so most keys come more than once.
+        hashed: dict[tuple[bytes, int], int] = {}
+        for message, traceparent in outgoing:
+            topic, key = message.topic, message.key
+            count = partitions.get(topic)
+            if count is None:
+                count = partitions[topic] = len(await self._producer.partitions_for(topic))
+            if key is None:
+                partition = random.randrange(count)  # noqa: S311
+            elif (known := hashed.get((key, count))) is not None:
+                partition = known
+            else:
+                partition = hashed[key, count] = partition_of(key, count)
+            batches = built.get((topic, partition))
+            if batches is None:
+                batches = built[topic, partition] = [self._producer.create_batch()]
+            headers = with_trace(message, traceparent)
+            if _append(batches[-1], message, headers) is None:
+                batches.append(self._producer.create_batch())
+                # An empty batch takes one record of any size; the size was checked before.
+                _append(batches[-1], message, headers)
+        return built
+
+    async def _hand_over(
+        self, batch: BatchBuilder, topic: str, partition: int
+    ) -> asyncio.Future[Any]:
+        batch.close()
+        while True:
+            try:
+                confirmation: asyncio.Future[Any] = await self._producer.send_batch(
+                    batch, topic, partition=partition
+                )
+            except KafkaTimeoutError:
+                continue  # the batch before it waits for a broker that is away
+            return confirmation
+
+
+def _append(batch: BatchBuilder, message: Outgoing, headers: Any) -> Any:
+    return batch.append(timestamp=None, key=message.key, value=message.value, headers=headers)
