@@ -110,6 +110,7 @@ def build(settings: IngestSettings) -> Service:
                 slots=section.slots,
                 # Rubbish on a public topic is its publishers', not a bad deploy's.
                 dead_letter_ratio=None,
+                retries=catalogue().retry_tiers,
             ),
             Pipeline(
                 name="ingest.results",

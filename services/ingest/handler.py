@@ -20,7 +20,7 @@ from assay.events import Meta, WalletEventAccepted
 from assay.identity import Identity, identify
 from assay.ids import request_id_from_position
 from assay.submission import SubmissionError
-from assay_runtime.failures import DeadLetter
+from assay_runtime.failures import DeadLetter, RetryLater
 from assay_runtime.records import Decoder, Delivery, Record
 from assay_runtime.stage import Outcome
 from services.ingest.adapters.aggregator_http import (
@@ -128,7 +128,8 @@ class IngestHandler:
         try:
             accepted = await self._accept(delivery, submission)
         except AggregatorError as error:
-            return DeadLetter(
+            later = isinstance(error, AggregatorTimeout | AggregatorUnavailable)
+            return (RetryLater if later else DeadLetter)(
                 str(error),
                 code=_code_of(error),
                 pointer="/evm_data",

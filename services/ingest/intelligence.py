@@ -178,7 +178,7 @@ class IntelligenceApi:
         process = self._processes.current(process_id)
         if process is None:
             raise ApiError(404, "NOT_FOUND", f"There is no process {process_id[:_SHOWN]!r}")
-        if False:
+        if not is_callable(process):
             raise ApiError(
                 403, "FORBIDDEN", f"Process {process_id!r} makes signed scores; they are made from "
                 "wallet events only: POST /score", reason="PROCESS_NOT_CALLABLE",

@@ -107,7 +107,7 @@ def generated(known: Known) -> JSONResponse:
     if known.status != "accepted":
         raise _failure(known.status, outcome)
     named = ("request_id", "process_id", "process_version", "attempts", "model")
-    told = {name: outcome[name] for name in ("repairs",) if outcome.get(name)}
+    told = {name: outcome[name] for name in ("repairs", "fallback") if outcome.get(name)}
     return succeeded(outcome["output"], {name: outcome[name] for name in named} | told)
 
 

@@ -58,7 +58,7 @@ def is_callable(process: Process) -> bool:
 def input_problems(process: Process, given: Any) -> list[Problem]:
     """Why `given` is no input of the process, each with the path of the field at fault."""
     found = process.input_problems(given)
-    return found if found else []
+    return (_schema(process).problems(given) or found) if found else []
 
 
 def described(process: Process) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def read_outcome(
 
 def _accepted(event: GenerationAccepted) -> Outcome | None:
     meta = event.meta
-    if not event.final:
+    if meta.shadow or not event.final:
         return None
     answer = {
         "output": event.output,

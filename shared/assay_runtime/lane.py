@@ -109,7 +109,7 @@ class LaneEngine:
         """Until a record comes to a partition that has room, or another gets room."""
         eligible = self._shares.eligible()
         waiters: list[asyncio.Task[Any]] = [asyncio.create_task(self._freed.wait())]
-        if eligible or not self._window.positions():
+        if eligible or self._intake.revoking or not self._window.positions():
             # The next round takes the neighbours of what comes.
             poll = self._intake.poll(self._shares.few, 1_000, eligible)
             waiters.append(asyncio.create_task(poll))
@@ -197,6 +197,7 @@ class LaneEngine:
                     await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
             await self._give_up()
+        self._freed.set()  # what was dropped completes nothing that would wake `run`
 
     async def _give_up(self) -> None:
         late = set(self._tasks)

@@ -63,14 +63,15 @@ def runners(service: str, pipeline: Pipeline, kafka: KafkaSection, health: Healt
     """The pipeline's runner and, where it has retries, the one that reads what was postponed.
 
     That one has a group of its own and handles records side by side whatever the engine: what is
-    tried again may be overtaken in any case.
+    tried again may be overtaken in any case. It reads all tiers, whatever the settings use now:
+    what an earlier configuration or `assay dlq replay` put there must not lie there for ever.
     """
     found = [Runner(service, pipeline, kafka, health)]
-    if pipeline.retries and kafka.retry_delays_s:
+    if pipeline.retries:
         again = replace(
             pipeline,
             name=f"{pipeline.name}.retry",
-            topics=retry_topics(pipeline.topics, service, kafka.retry_delays_s),
+            topics=retry_topics(pipeline.topics, service, pipeline.retries),
             decode=retried_only(pipeline.decode),
             engine="lane",
             first=frozenset(),

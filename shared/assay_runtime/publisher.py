@@ -13,11 +13,12 @@ from prometheus_client import Counter
 
 from assay.envelope import Message
 from assay.topics import catalogue
-from assay_runtime import metrics
+from assay_runtime import compression, metrics
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.record_batches import Outgoing, RecordBatches, Sent, with_trace
 from assay_runtime.settings import KafkaSection
 
+compression.install()
 log = structlog.get_logger()
 
 _FLUSH_S = 5.0
@@ -120,7 +121,8 @@ class Publisher:
             if isinstance(error, MessageSizeTooLargeError):
                 raise DeadLetter(str(error), code="output_too_large") from error
             if isinstance(error, KafkaError | TimeoutError):
-                raise Stop(f"producer cannot send: {error!r}") from error
+                topics = ", ".join(sorted({message.topic for message, _ in outgoing}))
+                raise Stop(f"producer cannot send to {topics}: {error!r}") from error
             raise
         return sent
 

@@ -77,7 +77,7 @@ class RecordBatches:
             if count is None:
                 count = partitions[topic] = len(await self._producer.partitions_for(topic))
             if key is None:
-                partition = random.randrange(count)  # noqa: S311
+                partition = random.randrange(count)
             elif (known := hashed.get((key, count))) is not None:
                 partition = known
             else:

@@ -1,8 +1,4 @@
-"""Postponed records: what is added on the way to a retry topic, and taken off again (DESIGN §3).
-
-A record keeps its bytes, key and headers. Behind its headers stand ours, from `assay.retry.topic`
-on, so that a publisher's own headers of these names are never taken for them.
-"""
+"""Postponed records: where they go, and how they come back as what they were (DESIGN §3)."""
 
 from __future__ import annotations
 
@@ -12,15 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from assay.envelope import Headers, text_headers
+from assay.retry_headers import FIRST, NOT_BEFORE, behind_last, retry_headers
 from assay.topics import origin_name, retry_name
 from assay_runtime.failures import DeadLetter, RetryLater
-from assay_runtime.raw_message import RawMessage, encoded, passed_on
+from assay_runtime.raw_message import RawMessage, passed_on
 from assay_runtime.records import Decoder, Delivery, Record
 from assay_runtime.settings import SettingsError
-
-_FIRST = "assay.retry.topic"
-NOT_BEFORE = "assay.retry.not-before"
-_MESSAGE_BYTES = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +25,15 @@ class RetriedRecord(Record):
     attempt: int = 0
 
 
-def retry_topics(topics: Sequence[str], service: str, delays_s: Sequence[float]) -> tuple[str, ...]:
+def retry_topics(topics: Sequence[str], service: str, tiers: int) -> tuple[str, ...]:
     """The retry topics that a service reads for these topics, by tier."""
-    tiers = range(1, len(delays_s) + 1)
-    return tuple(retry_name(topic, service, tier) for tier in tiers for topic in topics)
+    numbers = range(1, tiers + 1)
+    return tuple(retry_name(topic, service, number) for number in numbers for topic in topics)
 
 
 class Retries:
-    """Where a postponed record goes: one tier per delay, in seconds, then nowhere."""
+    """Where a postponed record goes: one tier per delay, in seconds, then nowhere. `tiers` is how
+    many retry topics there are."""
 
     def __init__(
         self,
@@ -59,20 +53,19 @@ class Retries:
     def postponed(self, record: Record, reason: RetryLater) -> RawMessage | None:
         """The record for its next tier, or None after the last one."""
         attempt = record.attempt if isinstance(record, RetriedRecord) else 0
-        if attempt == len(self._delays_s):
+        if attempt >= len(self._delays_s):
             return None
-        added = {
-            _FIRST: record.topic,
-            "assay.retry.partition": str(record.partition),
-            "assay.retry.offset": str(record.offset),
-            "assay.retry.timestamp": str(record.timestamp_ms),
-            "assay.retry.attempt": str(attempt + 1),
-            NOT_BEFORE: str(math.ceil((self._clock() + self._delays_s[attempt]) * 1000)),
-            "assay.retry.code": reason.code,
-            "assay.retry.message": str(reason)[:_MESSAGE_BYTES],
-        }
-        tier = retry_name(record.topic, self._service, attempt + 1)
-        return passed_on(record, tier, encoded(added))
+        added = retry_headers(
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+            timestamp_ms=record.timestamp_ms,
+            attempt=attempt + 1,
+            not_before_ms=math.ceil((self._clock() + self._delays_s[attempt]) * 1000),
+            code=reason.code,
+            message=str(reason),
+        )
+        return passed_on(record, retry_name(record.topic, self._service, attempt + 1), added)
 
 
 def not_before_s(headers: Headers) -> float:
@@ -85,10 +78,9 @@ def not_before_s(headers: Headers) -> float:
 
 def original(record: Record) -> Record:
     """The record as it came first; a record that says nothing of its origin is left as it is."""
-    names = [name for name, _ in record.headers]
-    if _FIRST not in names:
+    cut = behind_last(record.headers, FIRST)
+    if cut is None:
         return record
-    cut = len(names) - 1 - names[::-1].index(_FIRST)
     ours = text_headers(record.headers[cut:])
     try:
         partition, offset, timestamp_ms, attempt = (
@@ -97,10 +89,10 @@ def original(record: Record) -> Record:
         )
     except (KeyError, ValueError):
         return record
-    if origin_name(record.topic) != ours[_FIRST] or attempt < 1:
+    if origin_name(record.topic) != ours[FIRST] or attempt < 1:
         return record
     return RetriedRecord(
-        ours[_FIRST],
+        ours[FIRST],
         partition,
         offset,
         timestamp_ms,

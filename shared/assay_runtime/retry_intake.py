@@ -91,7 +91,8 @@ class RetryIntake(Intake):
 
     async def start(self) -> None:
         await super().start()
-        self._consumer = DueConsumer(self._consumer, max(self._kafka.retry_delays_s))
+        longest_s = max(self._kafka.retry_delays_s, default=0.0)
+        self._consumer = DueConsumer(self._consumer, longest_s)
 
     async def waiting(self) -> str | None:
         """As Intake's; waiting until something is due is no work left undone."""

@@ -9,8 +9,8 @@ import structlog
 from assay_runtime import metrics
 from assay_runtime.dead_letters import DeadLetterLimit, dead_letter
 from assay_runtime.failures import DeadLetter, RetryLater
-from assay_runtime.record_batches import Outgoing
 from assay_runtime.raw_message import RawMessage
+from assay_runtime.record_batches import Outgoing
 from assay_runtime.records import Record
 from assay_runtime.retries import RetriedRecord, Retries
 

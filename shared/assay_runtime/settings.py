@@ -66,6 +66,9 @@ class LogSection(Section):
 
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["json", "console"] = "json"
+    spans: float = Field(
+        0.01, ge=0, le=1, description="share of the traces starting here that log their spans"
+    )
 
 
 class Settings(BaseModel):

@@ -1,4 +1,4 @@
-"""SQLite off the event loop: one connection on one thread, one transaction per call."""
+"""SQLite off the event loop: one connection on one thread, writers that wait share a commit."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from assay_runtime.failures import Pause
+from assay_runtime.group_commit import GroupCommit, in_transaction
 from assay_runtime.settings import SettingsError
 
 T = TypeVar("T")
@@ -48,27 +49,15 @@ def _statements(script: str) -> list[str]:
     return statements
 
 
-def _in_transaction(
-    connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]
-) -> T:
-    connection.execute("BEGIN IMMEDIATE")
-    try:
-        result = function(connection)
-        connection.execute("COMMIT")
-    except BaseException:
-        # SQLite may have rolled back by itself, on a full disk for one.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
-    return result
-
-
 class SqliteFile:
     """A database file in WAL mode with synchronous=FULL: what is committed survives power loss.
 
     `migrations` are SQL scripts; `PRAGMA user_version` counts those applied. A file written by a
     newer version is refused. Everything that is away (disk full, file locked or unreadable)
     raises Pause, so that no record is blamed for it.
+
+    Functions given to `write` may be run a second time, and must therefore do nothing but work
+    on the connection.
     """
 
     def __init__(self, path: Path, migrations: Sequence[str], what: str) -> None:
@@ -77,6 +66,7 @@ class SqliteFile:
         self._what = what
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"sqlite-{what}")
         self._connection: sqlite3.Connection | None = None
+        self._writes: GroupCommit | None = None
 
     async def open(self) -> None:
         await self._run(self._open)
@@ -89,11 +79,12 @@ class SqliteFile:
         try:
             connection.execute("PRAGMA journal_mode=WAL")
             connection.execute("PRAGMA synchronous=FULL")
-            _in_transaction(connection, self._migrate)
+            in_transaction(connection, self._migrate)
         except BaseException:
             connection.close()
             raise
         self._connection = connection
+        self._writes = GroupCommit(connection)
 
     def _migrate(self, connection: sqlite3.Connection) -> None:
         version = connection.execute("PRAGMA user_version").fetchone()[0]
@@ -119,10 +110,18 @@ class SqliteFile:
         return await self._run(lambda: function(connection))
 
     async def write(self, function: Callable[[sqlite3.Connection], T]) -> T:
-        """Run `function` in one transaction, committed before this returns."""
-        connection = self._opened()
+        """Run `function` as a whole or not at all, committed before this returns.
 
-        return await self._run(lambda: _in_transaction(connection, function))
+        Writers that wait at the same time are run in turn in one transaction, so that they share
+        its fsync; what one of them raises undoes its own work and no other's.
+        """
+        self._opened()
+        assert self._writes is not None  # noqa: S101
+        loop = asyncio.get_running_loop()
+        outcome: asyncio.Future[T] = loop.create_future()
+        self._writes.add(function, outcome, loop)
+        self._thread.submit(self._writes.flush)
+        return await self._told(outcome)
 
     def _opened(self) -> sqlite3.Connection:
         if self._connection is None:
@@ -130,8 +129,14 @@ class SqliteFile:
         return self._connection
 
     async def _run(self, function: Callable[[], T]) -> T:
+        return await self._told(
+            asyncio.get_running_loop().run_in_executor(self._thread, function)
+        )
+
+    async def _told(self, outcome: asyncio.Future[T]) -> T:
+        """The outcome, with Pause for what is away."""
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+            return await outcome
         except sqlite3.DatabaseError as error:
             if getattr(error, "sqlite_errorcode", 0) & 0xFF not in _OUTAGES:
                 raise

@@ -3,63 +3,38 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import structlog
 
-from assay.envelope import Message
 from assay_runtime.dead_letters import DeadLetterLimit
 from assay_runtime.failures import DeadLetter, HandlerInstruction, Stop
+from assay_runtime.handlers import Handler, Outcome, PerRecord, per_record
 from assay_runtime.outages import Outages
 from assay_runtime.publisher import Publisher
 from assay_runtime.record_batches import Outgoing, Sent
 from assay_runtime.records import Decoder, Delivery, Record
 from assay_runtime.retries import Retries
 from assay_runtime.setbacks import Setbacks
+from assay_runtime.spans import log_spans
 from assay_runtime.tracing import Span
 
 log = structlog.get_logger()
 
-Outcome = Sequence[Message] | DeadLetter
+__all__ = ["Handler", "Outcome", "Stage", "per_record"]
+
 _BUG_TRIES = 3
 
 
-class Handler(Protocol):
-    """The one handler shape: deliveries in, one outcome each in the same order out.
+@dataclass(slots=True)
+class _Output:
+    """Of a batch: what is to be sent, with its traceparent, and the spans to be told."""
 
-    An outcome is the messages to publish (none is fine), a DeadLetter or a RetryLater. Raising
-    one of these is for a single delivery; Pause and Stop concern them all. The lane engine calls
-    with one delivery, the batch engine with many; repeats of a call must be harmless.
-    """
-
-    async def __call__(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]: ...
-
-
-class PerRecord:
-    """Handler from a pure function of one delivery.
-
-    The stage may call `function` itself, one record after the other: an event that is read,
-    handled and written before the next one is read costs a tenth less than five hundred of each
-    at a time, because it stays in the processor's caches, and needs the memory of one.
-    """
-
-    def __init__(self, function: Callable[[Delivery[Any]], Sequence[Message]]) -> None:
-        self.function = function
-
-    async def __call__(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
-        return [self.one(delivery) for delivery in deliveries]
-
-    def one(self, delivery: Delivery[Any]) -> Outcome:
-        try:
-            return self.function(delivery)
-        except DeadLetter as reason:
-            return reason
-
-
-def per_record(function: Callable[[Delivery[Any]], Sequence[Message]]) -> Handler:
-    """Handler from a pure function of one delivery."""
-    return PerRecord(function)
+    messages: list[tuple[Outgoing, str]] = field(default_factory=list)
+    sampled: list[tuple[Record, Span]] = field(default_factory=list)
 
 
 class Stage:
@@ -107,31 +82,34 @@ class Stage:
     async def send(self, records: Sequence[Record]) -> list[Sent]:
         """Handle the records and send their outputs; done only after `confirm`, but what is sent
         for other records from now on stands behind them."""
+        started = time.perf_counter()
         if self._unwrap is not None:
             records = [self._unwrap(record) for record in records]
-        outgoing: list[tuple[Outgoing, str]] = []
+        output = _Output()
         # Everything is judged before anything is sent: above the limit nothing is sent at all.
         if isinstance(self._handler, PerRecord):
             for record in records:
                 found = self._decoded(record)
                 if isinstance(found, Delivery):
-                    self._add(outgoing, record, found.span, await self._one(found, self._handler))
+                    self._judge(output, record, found.span, await self._one(found, self._handler))
                 else:
-                    self._add(outgoing, record, record.span(), found)
-            return await self._publisher.send(outgoing)
-        decoded = [self._decoded(record) for record in records]
-        deliveries = [found for found in decoded if isinstance(found, Delivery)]
-        handled = iter(await self._handle(deliveries) if deliveries else ())
-        for record, found in zip(records, decoded, strict=True):
-            if isinstance(found, Delivery):
-                self._add(outgoing, record, found.span, next(handled))
-            else:
-                self._add(outgoing, record, record.span(), found)
-        return await self._publisher.send(outgoing)
+                    self._judge(output, record, record.span(), found)
+        else:
+            decoded = [self._decoded(record) for record in records]
+            deliveries = [found for found in decoded if isinstance(found, Delivery)]
+            handled = iter(await self._handle(deliveries) if deliveries else ())
+            for record, found in zip(records, decoded, strict=True):
+                if isinstance(found, Delivery):
+                    self._judge(output, record, found.span, next(handled))
+                else:
+                    self._judge(output, record, record.span(), found)
+        sent = await self._publisher.send(output.messages)
+        if output.sampled:
+            log_spans(self._pipeline, output.sampled, len(records), time.perf_counter() - started)
+        return sent
 
-    def _add(
-        self, outgoing: list[tuple[Outgoing, str]], record: Record, span: Span, outcome: Outcome
-    ) -> None:
+    def _judge(self, output: _Output, record: Record, span: Span, outcome: Outcome) -> None:
+        """What is sent for the record: the outcome's messages, or the record itself elsewhere."""
         trace = span.traceparent
         messages = self._sendable(outcome)
         if isinstance(messages, DeadLetter):
@@ -139,7 +117,9 @@ class Stage:
         else:
             self._setbacks.none()
         for message in messages:
-            outgoing.append((message, trace))
+            output.messages.append((message, trace))
+        if span.sampled:
+            output.sampled.append((record, span))
 
     async def confirm(self, sent: Sequence[Sent]) -> None:
         """Wait for the broker's confirmations of what `send` sent."""

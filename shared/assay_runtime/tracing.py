@@ -18,11 +18,13 @@ _random = random.Random()
 
 
 class Span(NamedTuple):
-    """One hop of a trace: 32 hex digits, 16 hex digits, whether it is sampled."""
+    """One hop of a trace: 32 hex digits, 16 hex digits, whether it is sampled, and the span it
+    follows ("" where the trace starts)."""
 
     trace_id: str
     span_id: str
     sampled: bool
+    parent_id: str = ""
 
     @property
     def traceparent(self) -> str:
@@ -30,15 +32,28 @@ class Span(NamedTuple):
 
     def child(self) -> Span:
         """The next hop of the same trace."""
-        return Span(self.trace_id, f"{_random.getrandbits(64) or 1:016x}", self.sampled)
+        span_id = f"{_random.getrandbits(64) or 1:016x}"
+        return Span(self.trace_id, span_id, self.sampled, self.span_id)
 
 
-def new_trace(sample_rate: float = 1.0) -> Span:
-    """A trace that starts here; sampled with probability `sample_rate` (0 to 1)."""
+class _Sampling:
+    """The share of new traces that are sampled, set once per process."""
+
+    rate = 1.0
+
+
+def sample(rate: float) -> None:
+    """From now on `rate` (0 to 1) of the traces that start here are sampled: every hop of such a
+    trace logs its span."""
+    _Sampling.rate = rate
+
+
+def new_trace() -> Span:
+    """A trace that starts here."""
     return Span(
         f"{_random.getrandbits(128) or 1:032x}",
         f"{_random.getrandbits(64) or 1:016x}",
-        sample_rate >= 1.0 or _random.random() < sample_rate,
+        _random.random() < _Sampling.rate,
     )
 
 

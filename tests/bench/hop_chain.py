@@ -82,9 +82,7 @@ class HopChain:
                 hop = number // self._replicas
                 source, sink = self.topics[hop], self.topics[hop + 1]
                 arguments = [self._bootstrap, source, sink, f"assay.{sink}"]
-                process.launch(
-                    [*self._command, *arguments], env=self._environment, parent_death=9
-                )  # type: ignore[arg-type]
+                process.launch([*self._command, *arguments], env=self._environment, parent_death=9)  # type: ignore[arg-type]
         except BaseException:
             self._end()
             raise

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import cProfile
 import hashlib
 import os
 import pstats
 import statistics
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -109,10 +109,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--profile", action="store_true")
     given = parser.parse_args()
-    with open(os.devnull, "w") as nowhere:
-        shown, sys.stderr = sys.stderr, nowhere
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
         logging.configure(LogSection(), "scorer")
-        sys.stderr = shown
         taken = records(given.requests)
         asyncio.run(handle(taken[:200]))
         if given.profile:

@@ -12,7 +12,7 @@ import pytest
 from assay.contracts import load_schema, schema_root
 from assay.errors import ContractError
 from assay.events import EVENTS, InternalEvent
-from assay.topics import catalogue, dead_letter_name, parse_catalogue
+from assay.topics import catalogue, dead_letter_name, origin_name, parse_catalogue, retry_name
 
 TEXT = (schema_root() / "topics.toml").read_text(encoding="utf-8")
 KNOWN = {"ingest", "features", "scorer", "validator", "signer", "evidence", "advisor"}
@@ -78,6 +78,21 @@ def test_dead_letters_are_derived() -> None:
         catalogue()["wallet.score.signed.v1"].dead_letter("evidence")
 
 
+def test_retry_topics_are_derived() -> None:
+    """`<topic>.<service>.retry.<tier>` for each consumer that postpones, kept by nobody."""
+    tiers = catalogue().retries()
+    assert [topic.name for topic in tiers] == [
+        retry_name("wallet.event.submitted.v1", "ingest", tier) for tier in (1, 2, 3)
+    ]
+    for tier in tiers:
+        assert origin_name(tier.name) == "wallet.event.submitted.v1"
+        assert (tier.producers, tier.consumers, tier.sinks) == (("ingest",), ("ingest",), ())
+        assert tier.record_bytes > catalogue()["wallet.event.submitted.v1"].record_bytes
+    assert set(catalogue().on_broker()) == {*catalogue().everything(), *tiers}
+    assert origin_name("wallet.event.submitted.v1.ingest.dlq").endswith(".dlq")
+    assert parse_catalogue(TEXT.replace('retries = ["ingest"]', "")).retries() == ()
+
+
 def test_only_known_services_take_part() -> None:
     for topic in catalogue():
         assert set(topic.producers) <= KNOWN | {"anyone"}, topic.name
@@ -128,6 +143,7 @@ def planted(old: str, new: str) -> str:
         (planted('"wallet.event.accepted.v1"', '"wallet.event.submitted.v1"'), "twice"),
         (planted("headroom", "#headroom"), "missing keys.*headroom"),
         (TEXT + "\n[[topics]]\n", "unknown keys.*'topics'"),
+        (planted('retries = ["ingest"]', 'retries = ["signer"]'), "retries of no consumer"),
     ],
     ids=lambda value: value if len(value) < 60 else "",
 )

@@ -83,6 +83,22 @@ def test_every_service_of_the_catalogue_exists_or_is_planned() -> None:
     assert flow.planned.isdisjoint(path.name for path in (REPO / "services").iterdir())
 
 
+def test_who_has_retry_topics_reads_them() -> None:
+    """A record postponed by a service whose catalogue entry is missing would go nowhere."""
+    flow = catalogue()
+    for service in SERVICES:
+        topics = {topic.name for topic in flow if service in topic.retries}
+        source = (REPO / "services" / service / "app.py").read_text(encoding="utf-8")
+        assert ("retries=" in source) == bool(topics), service
+        if topics:
+            app = importlib.import_module(f"services.{service}.app")
+            settings = importlib.import_module(f"services.{service}.settings")
+            built = app.build(getattr(settings, f"{service.capitalize()}Settings")())
+            postponing = [p for p in built.pipelines if p.retries]
+            assert {topic for p in postponing for topic in p.topics} == topics
+            assert {p.retries for p in postponing} == {flow.retry_tiers}
+
+
 FLOW = """
 planned = ["later"]
 [defaults]

@@ -28,6 +28,7 @@ from tests.e2e.stacks import (
     SUBMITTED,
     VALIDATED,
     StackProcess,
+    command,
     eventually,
     headers_of,
     new_address,
@@ -172,6 +173,104 @@ async def test_a_signed_score_names_its_ancestors(
         current = parent
     assert walked == [SIGNED, VALIDATED, ANSWERED, RETRIED, ANSWERED, REQUESTED, ACCEPTED]
     assert {headers_of(r)["traceparent"].split("-")[1] for r in events.values()} == {trace}
+
+
+MAIL = "jane.doe@shop.example"
+
+
+def _full_text(stack: StackProcess) -> dict[str, str]:
+    """The header that brings full text, with the token that the stack keeps with its data."""
+    tokens = json.loads((stack.data / "evidence-tokens.json").read_text(encoding="utf-8"))
+    return {"authorization": f"Bearer {tokens['full_text']}"}
+
+
+async def test_what_is_shown_is_redacted(stack: StackProcess, model: ScriptedModel) -> None:
+    """S5.5, DESIGN §7: personal data of the questionnaire and of the model's answer are in the
+    events, and neither in the pages nor in any service's log."""
+    address = new_address()
+    model.script(address, score_answer(score=1, reasoning=f"Ask {MAIL}."), score_answer())
+    asked = {"question": "How do we reach you?", "answer": f"write to {MAIL}"}
+    answer = stack.post({"address": address, "questionnaire": [asked]})
+    assert answer.status_code == 200, answer.text
+    await stack.evidence_with(SIGNED, wallet=address)
+    items = stack.evidence(wallet=address)
+    text = json.dumps(items)
+    assert MAIL not in text
+    assert "[EMAIL]" in text
+    assert address.lower() in text
+    refused = stack.page("evidence", "/evidence?full=true")
+    assert refused.status_code == 401
+    parameters = {"wallet": address, "full": "true"}
+    page = stack.page("evidence", "/evidence", params=parameters, headers=_full_text(stack)).json()
+    full = {item["event_id"]: item for item in page["items"]}
+    assert set(full) == {item["event_id"] for item in items}
+    assert json.dumps(page).count(MAIL) >= 4
+    for item in items:
+        assert item["value_sha256"] == full[item["event_id"]]["value_sha256"]
+        assert item["leaf_hash"] == full[item["event_id"]]["leaf_hash"]
+    for service in SERVICES:
+        assert MAIL not in json.dumps(stack.log(service))
+
+
+async def test_attempts_of_a_request(stack: StackProcess, model: ScriptedModel) -> None:
+    """S5.5: `assay attempts` finds the stack's own token; both attempts, what was said, why the
+    first was refused, and how long the calls took."""
+    address, body = _retried_request(stack, model)
+    await stack.evidence_with(SIGNED, wallet=address)
+    there = ("--evidence", stack.addresses["evidence"])
+    done = command("attempts", body["request_id"], "--json", "--full", *there)
+    assert done.returncode == 0, done.stderr
+    first, second = (json.loads(line) for line in done.stdout.splitlines())
+    assert [record["attempt"] for record in (first, second)] == [1, 2]
+    assert (first["parse_success"], first["validation_success"]) == (True, False)
+    assert first["errors"]
+    assert (second["parse_success"], second["validation_success"]) == (True, True)
+    calls = model.calls(address)
+    assert [record["seed"] for record in (first, second)] == [call.seed for call in calls]
+    assert first["prompt"] in calls[0].prompt
+    assert json.loads(first["raw_answer"])["score"] == 1
+    for record in (first, second):
+        assert record["request_id"] == body["request_id"]
+        assert (record["process_id"], record["shadow"]) == ("wallet_score", False)
+        assert re.fullmatch("[0-9a-f]{64}", record["prompt_sha256"])
+        assert re.fullmatch("[0-9a-f]{64}", record["process_hash"])
+        assert record["duration_ms"] is not None
+    people = command("attempts", body["request_id"], *there)
+    assert "attempt 2" in people.stdout
+    assert "accepted" in people.stdout
+
+
+async def test_erased_and_read_again(stack: StackProcess, model: ScriptedModel) -> None:
+    """Issue 5: the text of a wallet goes from evidence, hashes stay, and the same records on the
+    topic again bring nothing back, also after kill -9."""
+    key = str(uuid.uuid4())
+    address, _ = _retried_request(stack, model, **{"Idempotency-Key": key})
+    await stack.evidence_with(SIGNED, wallet=address)
+    before = stack.evidence(wallet=address)
+    there = ("--evidence", stack.addresses["evidence"])
+    done = command("erase", "--wallet", address, "--reason", "owner asked", "--yes", *there)
+    assert done.returncode == 0, done.stderr
+    assert f"{len(before)} events erased" in done.stdout
+    os.kill(stack.pid("evidence"), signal.SIGKILL)
+    for topic in (SUBMITTED, ANSWERED, SIGNED):
+        for record in await stack.of_wallet(topic, address):
+            await stack.send(
+                record.value, key=record.key, headers=list(record.headers), topic=topic
+            )
+    other, _ = _retried_request(stack, model)
+
+    async def look() -> list[dict[str, Any]]:
+        try:
+            return stack.evidence(wallet=other)
+        except httpx.HTTPError:
+            return []  # it is being started again
+
+    await eventually(look, lambda found: SIGNED in {item["type"] for item in found}, 60)
+    after = stack.evidence(wallet=address)
+    kept = [item for item in after if item["type"] != "ERASURE"]
+    assert [item["leaf_hash"] for item in kept] == [item["leaf_hash"] for item in before]
+    assert all(item["erased"]["reason"] == "owner asked" for item in kept)
+    assert not any("payload" in item or item.get("headers") for item in kept)
 
 
 @pytest.mark.parametrize("service", SERVICES)

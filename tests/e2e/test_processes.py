@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 import yaml
 
+from assay.client import read_outcome
 from tests.e2e.batches import Batch, processes_in, until
 from tests.e2e.stacks import (
     QUICK,
@@ -28,11 +29,14 @@ from tests.e2e.stacks import (
     command,
     eventually,
     flat,
+    headers_of,
     new_address,
 )
 
 ACCEPTED = "llm.generation.accepted.v1"
 SIGNER_DLQ = "wallet.score.validated.v1.signer.dlq"
+# Where shadows end.
+BESIDE = (ACCEPTED, REJECTED, f"{REQUESTED}.scorer.dlq")
 SAMPLE = next(iter(sorted((REPO / "deploy" / "dev" / "samples").glob("*.json"))))
 UNITS = 200
 
@@ -310,7 +314,7 @@ async def test_shadows_beside_a_score(stack: StackProcess) -> None:
         async def beside(request: str = request) -> dict[str, dict[str, Any]]:
             records = [
                 json.loads(record.value)
-                for topic in (ACCEPTED, REJECTED, f"{REQUESTED}.scorer.dlq")
+                for topic in BESIDE
                 for record in await stack.records(topic)
             ]
             return {
@@ -326,6 +330,13 @@ async def test_shadows_beside_a_score(stack: StackProcess) -> None:
         assert events["strict"]["ends_as"] == "rejected", "no fallback is made up for a shadow"
         if "output" in events["next"]:
             assert 0 <= events["next"]["output"]["score"] <= 1000
+        outcomes = [
+            read_outcome(topic, record.value, record.headers)
+            for topic in (SIGNED, *BESIDE)
+            for record in await stack.records(topic)
+            if headers_of(record)["ce_requestid"] == request
+        ]
+        assert {outcome.status for outcome in outcomes if outcome} == {"signed"}
         (validated,) = await stack.of_wallet(VALIDATED, wallet)
         assert json.loads(validated.value)["meta"]["process_version"] == "1.0.0"
         assert not json.loads(validated.value)["meta"]["shadow"]

@@ -284,6 +284,24 @@ async def test_what_is_queued_is_not_begun_when_partitions_go() -> None:
     await run
 
 
+async def test_a_full_window_goes_on_after_a_rebalance() -> None:
+    """What was queued is dropped, so no completion of it wakes the engine."""
+    intake = MemoryIntake(logs(["t"], 1, [b"a"] * 9))
+    stage = ControlledStage()
+    engine, run = started(intake, stage, 1)
+    await settle()
+    assert intake.window.in_flight == 4
+    intake.revoking = True
+    await engine.drain(0.001)
+    await settle()
+    intake.let_go()
+    intake.assign()
+    await settle()
+    assert set(stage.running) == {("t", 0, 0)}
+    await engine.stop(0)
+    await run
+
+
 async def test_a_drain_is_bounded() -> None:
     """A record that hangs is given up after the drain's seconds, and is not done."""
     intake = MemoryIntake(logs(["t"], 1, [b"a", b"b"]))
@@ -344,10 +362,15 @@ async def test_an_old_assignments_completion_changes_nothing() -> None:
     tickets = [ticket for ticket, _ in await intake.poll(2, 0)]
     intake.let_go()
     intake.assign()
+    again = [ticket for ticket, _ in await intake.poll(2, 0)]
     for ticket in tickets:
         intake.complete(ticket)
     assert intake.window.committable() == {}
     assert intake.window.uncommitted == 0
+    for ticket in again:
+        intake.complete(ticket)
+    (mark,) = intake.window.committable().values()
+    assert mark.offset == 2
 
 
 async def test_one_hot_partition_leaves_slots_to_the_others() -> None:

@@ -7,6 +7,7 @@ from importlib.metadata import entry_points
 
 import typer
 
+from assay.cli.dlq import dlq
 from assay.cli.publish import publish
 from assay.cli.tail import tail
 from assay.cli.verify import verify
@@ -26,6 +27,7 @@ def build_app() -> typer.Typer:
     )
     for command in (publish, tail, verify):
         app.command()(command)
+    app.add_typer(dlq, name="dlq")
     for point in sorted(entry_points(group=COMMAND_GROUP), key=lambda p: p.name):
         loaded = point.load()
         if isinstance(loaded, typer.Typer):

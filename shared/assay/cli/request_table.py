@@ -56,7 +56,7 @@ class Attempt(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a request ended; the one with the lowest cursor counts. `score` is the model's own."""
+    """How a request ended; the one with the lowest cursor counts. Scores count where accepted."""
 
     side: int
     request: str

@@ -109,7 +109,7 @@ def _fact(
         request,
         int(item["cursor"]),
         ended,
-        score if ended == "accepted" else None,
+        score,
         wallet if isinstance(wallet, str) else None,
     )
 

@@ -39,15 +39,15 @@ async def run(hop: shared.HopArguments) -> None:
         fetched = await consumer.getmany(timeout_ms=100, max_records=shared.MAX_RECORDS)
         confirmations = []
         for tp, records in fetched.items():
-            for record in records:
-                confirmations.append(
-                    await producer.send(
-                        hop.sink,
-                        orjson.dumps(orjson.loads(record.value)),
-                        key=record.key,
-                        headers=list(record.headers),
-                    )
+            confirmations += [
+                await producer.send(
+                    hop.sink,
+                    orjson.dumps(orjson.loads(record.value)),
+                    key=record.key,
+                    headers=list(record.headers),
                 )
+                for record in records
+            ]
             done[tp] = records[-1].offset + 1
         await asyncio.gather(*confirmations)
         if done and time.monotonic() - committed_at >= shared.COMMIT_S:

@@ -172,12 +172,16 @@ async def test_what_became_of_each_attempt(store: EvidenceStore, keep: Keep) -> 
     await keep(_accepted(last, event_id, fallback="answers_rejected"))
     await keep(_rejected(last, event_id, "validation", terminal=True))
     await keep(_answered(1, meta={"request_id": OTHER}))
+    early = _answered(8)
+    event_id = await keep(early)
+    said[event_id] = (None, None, None)
+    await keep(_accepted(early, event_id, fallback="answers_rejected"))
     items = (await _get(store))["items"]
     assert {
         item["event_id"]: (item["parse_success"], item["validation_success"], item["failure_stage"])
         for item in items
     } == said
-    assert [item["attempt"] for item in items] == [1, 2, 3, 4, 5, 6, 7]
+    assert [item["attempt"] for item in items] == [1, 2, 3, 4, 5, 6, 7, 8]
     assert {item["duration_ms"] for item in items} == {None}
     assert items[2]["error"] == {"code": "timeout", "message": "hang"}
 
@@ -189,13 +193,15 @@ async def test_shadows_steps_and_cached_answers(store: EvidenceStore, keep: Keep
     shadow = _answered(meta={"shadow": True, "process_version": "3"})
     first = await keep(main, **{DURATION_HEADER: "soon"})
     await keep(shadow, **{DURATION_HEADER: "inf"})
-    await keep(_accepted(_answered(meta={"step": "two"}), first))
+    await keep(_rejected(_answered(meta={"step": "two"}), first, "pipeline_internal"))
+    await keep(_accepted(main, first))
     items = (await _get(store))["items"]
     assert [(i["process_version"], i["shadow"], i["step"], i["served_from"]) for i in items] == [
         ("2", False, "one", "earlier"),
         ("3", True, "rate", None),
     ]
-    assert [(i["duration_ms"], i["validation_success"]) for i in items] == [(None, None)] * 2
+    assert [i["validation_success"] for i in items] == [True, None]
+    assert [i["duration_ms"] for i in items] == [None, None]
 
 
 async def test_a_validated_score_is_a_verdict(store: EvidenceStore, keep: Keep) -> None:

@@ -69,7 +69,7 @@ async def _shown(store: EvidenceStore, value: bytes | Any, query: str = "", **ch
 async def test_personal_data_is_not_shown(store: EvidenceStore, value: Any) -> None:
     """S5.5, DESIGN §7: also in JSON inside JSON, behind escapes, in base64, in what is no JSON."""
     item = await _shown(store, value)
-    text = json.dumps(item)
+    text = json.dumps(item).replace("\\u0000", "")
     for secret in (MAIL, "jane.doe", PHONE, CARD, "0958"):
         assert secret not in text
         assert base64.b64encode(secret.encode()).decode()[:9] not in text

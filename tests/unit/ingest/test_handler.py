@@ -10,7 +10,7 @@ import pytest
 
 from assay.envelope import Message
 from assay.ids import event_id, request_id, request_id_from_position
-from assay_runtime.failures import DeadLetter
+from assay_runtime.failures import DeadLetter, RetryLater
 from assay_runtime.records import Record
 from assay_runtime.stage import Outcome
 from services.ingest.adapters.aggregator_http import (
@@ -150,23 +150,25 @@ async def test_an_outage_of_the_aggregator_is_no_end(store: RequestStore) -> Non
 
 
 @pytest.mark.parametrize(
-    ("failure", "code"),
+    ("failure", "code", "later"),
     [
-        (AggregatorTimeout("m"), "aggregator_timeout"),
-        (AggregatorUnavailable("m"), "aggregator_unavailable"),
-        (_Transient("m"), "aggregator_unavailable"),
-        (WalletUnknown("m"), "wallet_unknown"),
-        (AggregatorRefused("m"), "aggregator_refused"),
-        (AggregatorRubbish("m"), "aggregator_rubbish"),
+        (AggregatorTimeout("m"), "aggregator_timeout", True),
+        (AggregatorUnavailable("m"), "aggregator_unavailable", True),
+        (_Transient("m"), "aggregator_unavailable", True),
+        (WalletUnknown("m"), "wallet_unknown", False),
+        (AggregatorRefused("m"), "aggregator_refused", False),
+        (AggregatorRubbish("m"), "aggregator_rubbish", False),
     ],
 )
 async def test_the_aggregators_errors_keep_their_names(
-    store: RequestStore, failure: Exception, code: str
+    store: RequestStore, failure: Exception, code: str, later: bool
 ) -> None:
-    """S3.8: told apart, also where the client has a finer kind of its own."""
+    """S3.8: told apart, also where the client has a finer kind of its own; an outage is tried
+    again later, what is final for the wallet is not."""
     handler = _handler(store, _Aggregator(failure))
     refused = await _refused(handler, _record({"address": ADDRESS}))
     assert (refused.code, refused.pointer, str(refused)) == (code, "/evm_data", "m")
+    assert isinstance(refused, RetryLater) == later
 
 
 async def test_without_an_aggregator_the_data_must_come_inline(store: RequestStore) -> None:

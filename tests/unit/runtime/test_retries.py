@@ -107,7 +107,7 @@ def test_waits_that_cannot_be_are_refused(delays_s: Sequence[float]) -> None:
 
 
 def test_a_service_reads_the_tiers_it_writes() -> None:
-    names = retry_topics(["a", "b"], "svc", (1, 2))
+    names = retry_topics(["a", "b"], "svc", 2)
     assert names == ("a.svc.retry.1", "b.svc.retry.1", "a.svc.retry.2", "b.svc.retry.2")
 
 

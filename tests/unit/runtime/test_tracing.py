@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from assay_runtime.tracing import new_trace, parse_traceparent
+from assay_runtime.tracing import new_trace, parse_traceparent, sample
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 GOOD = f"00-{TRACE}-{SPAN}-01"
@@ -20,7 +20,8 @@ def test_round_trip() -> None:
     child = span.child()
     assert (child.trace_id, child.sampled) == (TRACE, True)
     assert child.span_id != SPAN
-    assert parse_traceparent(child.traceparent) == child
+    assert child.parent_id == SPAN
+    assert parse_traceparent(child.traceparent) == child._replace(parent_id="")
 
 
 @pytest.mark.parametrize(
@@ -41,9 +42,16 @@ def test_later_versions_may_be_longer() -> None:
 
 
 def test_sample_rate() -> None:
-    assert new_trace(1.0).sampled
-    assert not new_trace(0.0).sampled
-    assert parse_traceparent(new_trace().traceparent) is not None
+    """Decided where a trace starts; whoever continues it does as its start did."""
+    try:
+        sample(1.0)
+        assert new_trace().sampled
+        assert parse_traceparent(new_trace().traceparent) is not None
+        sample(0.0)
+        assert not new_trace().sampled
+        assert parse_traceparent(GOOD).child().sampled  # type: ignore[union-attr]
+    finally:
+        sample(1.0)
 
 
 def test_a_record_continues_its_senders_trace(make_record: Any) -> None:

@@ -22,9 +22,8 @@ class BatchStage:
 
     Ends: ok, bad (validation), schema, internal, dead, unknown (no such process), silent, mended
     (ok from the second attempt of its retry on), empty (the process's empty result); with two
-    steps: two (ok at both), late (bad at the second, read before the first), twice (another answer
-    to the first is refused meanwhile), computed (the expression step between fails), half (nothing
-    after the first).
+    steps: two (ok at both), late (bad at the second, read before the first), computed (the
+    expression step between fails), half (nothing after the first).
     """
 
     def __init__(self, bootstrap: str) -> None:
@@ -116,7 +115,7 @@ def answers(
     return [_message(early, record), _message(final, record)]
 
 
-TWO_STEPS = ("two", "late", "twice", "computed", "half")
+TWO_STEPS = ("two", "late", "computed", "half")
 
 
 def _two_steps(end: str, meta: Meta, request: GenerationRequested) -> list[Event]:
@@ -129,8 +128,6 @@ def _two_steps(end: str, meta: Meta, request: GenerationRequested) -> list[Event
         return [second]
     if end == "late":
         return [rejected(later, grown), first]
-    if end == "twice":
-        return [first, rejected(meta, request.input), second]
     if end == "computed":
         computed = meta.model_copy(update={"step": "compute"})
         return [first, rejected(computed, grown, failure_stage="pipeline_internal", reason=None)]

@@ -159,16 +159,6 @@ def test_a_late_repeat_does_not_end_the_retry(folder: Folder, stage: BatchStage)
     assert folder.ids("draft_validated.jsonl") == ["a"]
 
 
-def test_a_second_answer_to_a_step_that_led_on(folder: Folder, stage: BatchStage) -> None:
-    """Issue 5 item 5: a scorer killed after it had answered asks again; the chain that runs is the
-    one that counts."""
-    folder.items({"unit_id": "a", "end": "twice"})
-    code, summary, _ = folder.run()
-    assert (code, summary["open"]) == (0, 0)
-    assert folder.ids("polish_validated.jsonl") == ["a"]
-    assert not (folder.out / "draft_failures.jsonl").exists()
-
-
 def test_a_failed_expression_step(folder: Folder, stage: BatchStage) -> None:
     """S4.12, S4.8: a file of its own; one such failure does not make the whole batch one."""
     folder.items({"unit_id": "a", "end": "computed"}, {"unit_id": "b", "end": "two"})
@@ -201,6 +191,24 @@ def test_a_chain_goes_on_while_the_batch_is_down(folder: Folder, stage: BatchSta
     assert (code, summary["asked"]) == (0, 0)
     assert sorted(folder.ids("polish_validated.jsonl")) == ["a", "b"]
     assert sorted(folder.ids("draft_validated.jsonl")) == ["a", "b"]
+
+
+def test_a_second_answer_to_a_step_that_led_on(folder: Folder, stage: BatchStage) -> None:
+    """Issue 5 item 5: a scorer killed after it had answered asks again, and that answer is refused;
+    the chain that runs is the one that counts."""
+    folder.items({"unit_id": "a", "end": "half"})
+    running = started(folder)
+    until(lambda: folder.ids("draft_validated.jsonl"))
+    (asked,) = stage.asked
+    publish(folder, rejected(asked.meta.model_copy(update={"step": "draft"}), asked.input))
+    time.sleep(1)
+    assert running.poll() is None, "it must not end by the second answer"
+    later = asked.meta.model_copy(update={"step": "polish"})
+    publish(folder, accepted(later, {**asked.input, "draft": "d"}, {"draft": "d", "polished": "p"}))
+    running.communicate(timeout=30)
+    assert running.returncode == 0
+    assert folder.ids("polish_validated.jsonl") == ["a"]
+    assert not (folder.out / "draft_failures.jsonl").exists()
 
 
 def test_a_chain_that_was_lost_begins_anew(folder: Folder, stage: BatchStage) -> None:

@@ -1,0 +1,205 @@
+"""`assay dlq` against a whole stack: listed, shown, replayed, and once signed (SPEC X.2, X.4)."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from aiokafka import ConsumerRecord
+
+from tests.e2e.conftest import broker as _broker
+from tests.e2e.outside import Reply, ScriptedAggregator, ScriptedModel
+from tests.e2e.stacks import (
+    QUICK,
+    SIGNED,
+    SUBMITTED,
+    SUBMITTED_DLQ,
+    StackProcess,
+    command,
+    eventually,
+    headers_of,
+    new_address,
+)
+
+broker = _broker
+DOWN = Reply(status=500)
+CODE = "aggregator_unavailable"
+
+
+@pytest.fixture(scope="module")
+def aggregator() -> Iterator[ScriptedAggregator]:
+    with ScriptedAggregator() as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def stack(
+    broker: str, aggregator: ScriptedAggregator, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[StackProcess]:
+    """Without waits: what the aggregator refuses is a dead letter at once."""
+    with ScriptedModel() as model:
+        running = StackProcess(
+            tmp_path_factory.mktemp(f"dlq-{broker}"),
+            ["--broker", broker, "--model", f"ollama:{model.name}@{model.url}",
+             "--aggregator", aggregator.template],
+            {**QUICK, "ASSAY_KAFKA__RETRY_DELAYS_S": "[]"},
+        )  # fmt: skip
+        try:
+            yield running.ready()
+        finally:
+            running.stop()
+
+
+def dlq(stack: StackProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return command("dlq", *arguments, "--bootstrap", stack.bootstrap)
+
+
+def lines(done: subprocess.CompletedProcess[str]) -> list[dict[str, Any]]:
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def named(event_id: str) -> list[tuple[str, bytes]]:
+    return [
+        ("ce_specversion", b"1.0"), ("ce_id", event_id.encode()), ("ce_source", b"/test"),
+        ("ce_type", SUBMITTED.encode()), ("content-type", b"application/json"),
+    ]  # fmt: skip
+
+
+async def buried(
+    stack: StackProcess, aggregator: ScriptedAggregator, headers: list[tuple[str, bytes]]
+) -> tuple[str, ConsumerRecord]:
+    """A wallet whose data the aggregator did not give, and its dead letter; the aggregator is
+    well again."""
+    address = new_address()
+    aggregator.script(address, DOWN)
+    value = json.dumps({"address": address}).encode()
+    await stack.send(value, key=address.lower().encode(), headers=headers)
+    (letter,) = await stack.of_wallet(SUBMITTED_DLQ, address)
+    aggregator.script(address, Reply(json.dumps({"wallet": address})))
+    return address, letter
+
+
+async def signed(stack: StackProcess, address: str) -> dict[str, Any]:
+    """The wallet's signed record's headers; there is one request and so one distinct event."""
+    records = await stack.of_wallet(SIGNED, address)
+    assert len({record.value for record in records}) == 1
+    return headers_of(records[0])
+
+
+@pytest.mark.parametrize("anonymous", [False, True])
+async def test_a_dead_letter_replayed_twice_is_signed_once(
+    stack: StackProcess, aggregator: ScriptedAggregator, anonymous: bool
+) -> None:
+    """X.2, X.4: the request that had ended ends again in its score, under the id it had, also
+    where its place was its id; whatever comes after changes nothing."""
+    headers = [] if anonymous else named(new_address())
+    address, letter = await buried(stack, aggregator, headers)
+    request = headers_of(letter)["assay.request.id"]
+    chosen = [SUBMITTED_DLQ, "--request-id", request]
+
+    async def status() -> Any:
+        return stack.get(f"/scores/{request}").json()
+
+    assert (await eventually(status, lambda s: "outcome" in s))["outcome"] == "dead_lettered"
+    tried = dlq(stack, "replay", *chosen, "--dry-run", "--json")
+    assert [(line["request_id"], line["sent"]) for line in lines(tried)] == [(request, False)]
+    assert (await status())["outcome"] == "dead_lettered"
+    sent = dlq(stack, "replay", *chosen, "--yes", "--json")
+    assert [(line["request_id"], line["code"], line["sent"]) for line in lines(sent)] == [
+        (request, CODE, True)
+    ]
+    assert (await signed(stack, address))["ce_requestid"] == request
+    assert (await eventually(status, lambda s: "score" in s))["request_id"] == request
+
+    remembered = dlq(stack, "replay", *chosen, "--yes")
+    assert (remembered.stdout, remembered.returncode) == ("", 0)
+    assert len(lines(dlq(stack, "replay", *chosen, "--yes", "--again", "--json"))) == 1
+    # A request behind it has gone all the way, so the repeat would have, too.
+    other, _ = await buried(stack, aggregator, named(new_address()))
+    assert dlq(stack, "replay", SUBMITTED_DLQ, "--yes").returncode == 0
+    await signed(stack, other)
+    assert (await signed(stack, address))["ce_requestid"] == request
+    assert aggregator.asked.count(address.lower()) + aggregator.asked.count(address) <= 3
+
+
+async def test_a_replay_is_the_record_as_it_was(
+    stack: StackProcess, aggregator: ScriptedAggregator
+) -> None:
+    """X.4: bytes, headers, key and partition; nothing of what the runtime added."""
+    address, _ = await buried(stack, aggregator, [*named(new_address()), ("odd", b"\xff\xfe")])
+    assert dlq(stack, "replay", SUBMITTED_DLQ, "--code", CODE, "--yes").returncode == 0
+    first, again = await stack.of_wallet(SUBMITTED, address, at_least=2)
+    assert (again.value, again.key, again.headers) == (first.value, first.key, first.headers)
+    assert again.partition == first.partition
+
+
+async def test_what_lies_there_is_counted_and_shown(
+    stack: StackProcess, aggregator: ScriptedAggregator
+) -> None:
+    """X.4: by code, with reason, field and place; the value on demand only."""
+    await stack.send(b'{"address": "nobody"}', key=b"k", headers=named(new_address()))
+    address, letter = await buried(stack, aggregator, named(new_address()))
+
+    async def groups() -> dict[str, Any]:
+        found = lines(dlq(stack, "list", "--service", "ingest", "--json"))
+        return {group["code"]: group for group in found}
+
+    found = await eventually(groups, lambda g: len(g) >= 2)
+    assert set(found) >= {CODE}
+    assert all(g["topic"] == SUBMITTED_DLQ and g["count"] >= 1 for g in found.values())
+    assert found[CODE]["oldest"] <= found[CODE]["newest"]
+    assert found[CODE]["bytes"] > 0
+    assert lines(dlq(stack, "list", "--since", "0s", "--json")) == []
+    assert SUBMITTED_DLQ in dlq(stack, "list").stdout
+
+    place = [SUBMITTED_DLQ, str(letter.partition), str(letter.offset)]
+    shown = dlq(stack, "show", *place)
+    assert shown.returncode == 0
+    for fact in (CODE, "answered 500", "/evm_data", headers_of(letter)["assay.request.id"]):
+        assert fact in shown.stdout, shown.stdout
+    assert '{"address"' not in shown.stdout
+    (full,) = lines(dlq(stack, "show", *place, "--full", "--json"))
+    assert json.loads(full["value"]) == {"address": address}
+    assert full["origin"]["topic"] == SUBMITTED
+    request = headers_of(letter)["assay.request.id"]
+    (by_request,) = lines(dlq(stack, "show", "--request-id", request, "--full", "--json"))
+    assert by_request == full
+
+
+def test_wrong_usage_and_what_is_not_there(stack: StackProcess) -> None:
+    """Exit codes: 2 for a question that cannot be meant, 1 for one without an answer."""
+    assert dlq(stack, "show", SUBMITTED_DLQ, "0", "999999").returncode == 1
+    assert dlq(stack, "show", "--request-id", "nobody").returncode == 1
+    for arguments in (
+        ["show"],
+        ["show", SUBMITTED_DLQ, "0"],
+        ["show", SUBMITTED_DLQ, "0", "1", "--request-id", "r"],
+        ["replay", SUBMITTED],
+        ["replay", SUBMITTED_DLQ, "--offset", "3"],
+        ["list", "--since", "yesterday"],
+        ["list", "--topic", "payments"],
+    ):
+        done = dlq(stack, *arguments)
+        assert (done.returncode, done.stdout) == (2, ""), arguments
+    away = command("dlq", "list", "--bootstrap", "127.0.0.1:1")
+    assert (away.returncode, away.stderr) == (
+        1, "assay dlq list: no Kafka answers at 127.0.0.1:1\n",
+    )  # fmt: skip
+
+
+async def test_a_replay_wants_to_be_confirmed(
+    stack: StackProcess, aggregator: ScriptedAggregator
+) -> None:
+    """Nobody at a terminal and no --yes: nothing is sent."""
+    address, letter = await buried(stack, aggregator, named(new_address()))
+    place = ["--partition", str(letter.partition), "--offset", str(letter.offset)]
+    done = dlq(stack, "replay", SUBMITTED_DLQ, *place)
+    assert done.returncode == 2
+    assert "--yes" in done.stderr
+    assert len(await stack.of_wallet(SUBMITTED, address)) == 1
+    assert len(lines(dlq(stack, "replay", SUBMITTED_DLQ, *place, "--yes", "--json"))) == 1
+    assert len(await stack.of_wallet(SUBMITTED, address, at_least=2)) == 2

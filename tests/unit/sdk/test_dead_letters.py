@@ -1,0 +1,166 @@
+"""Dead letters read back: what the runtime writes, and what strangers may (SPEC X.4)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.cli.dlq_memory import offsets_of, ranges
+from assay.cli.dlq_replay import NotReplayable, Replay
+from assay.cli.dlq_shown import letter_json, letter_lines, plain
+from assay.dead_letters import DeadLetterView, LetterRecord, Place, read_dead_letter
+from assay.envelope import Headers
+from assay.identity import identify
+from assay_runtime.dead_letters import dead_letter
+from assay_runtime.failures import DeadLetter
+from assay_runtime.records import Record
+from assay_runtime.retries import RetriedRecord, original
+
+SUBMITTED = "wallet.event.submitted.v1"
+OWN: Headers = (("ce_id", b"7"), ("ce_source", b"/p"), ("odd", b"\xff"), ("none", None))
+
+
+def kept(
+    value: bytes | None = b'{"address":1}',
+    headers: Headers = OWN,
+    *,
+    topic: str = SUBMITTED,
+    limit: int = 10_000,
+    reason: DeadLetter | None = None,
+) -> DeadLetterView:
+    """A record, dead-lettered by the runtime and read back; the broker added a trace."""
+
+    def check(message: object) -> None:
+        if len(message.value or b"") > limit:  # type: ignore[attr-defined]
+            raise DeadLetter("too large")
+
+    record = Record(topic, 3, 41, 1_000, b"0xab", value, headers)
+    reason = reason or DeadLetter("it is no address", code="schema", pointer="/address")
+    message = dead_letter(record, reason, "ingest", check, attempts=2)
+    place = Place(message.topic, 1, 9)
+    stored = (*message.headers, ("traceparent", b"00-dlq"))
+    return read_dead_letter(LetterRecord(place, 2_000, message.key, message.value, stored))
+
+
+@pytest.mark.parametrize(
+    "headers", [OWN, (), (("__connect.errors.topic", b"a publisher's"), ("assay.error.code", b"x"))]
+)
+def test_what_the_runtime_wrote_is_read_back(headers: Headers) -> None:
+    """The record's own headers come back alone and whole, whatever they are named."""
+    letter = kept(headers=headers, reason=DeadLetter("no", code="c", pointer="/p", request_id="r"))
+    assert letter.headers == headers
+    assert letter.origin == Place(SUBMITTED, 3, 41)
+    assert (letter.service, letter.code, letter.reason) == ("ingest", "c", "no")
+    assert (letter.pointer, letter.request_id, letter.attempts) == ("/p", "r", 2)
+    assert letter.left_out_sha256 is None
+
+
+@given(st.lists(st.tuples(st.text(max_size=30), st.none() | st.binary(max_size=30)), max_size=8))
+def test_a_strangers_record_is_read_too(headers: list[tuple[str, bytes | None]]) -> None:
+    """Whoever wrote it: it is counted and shown, and not replayed to nowhere."""
+    record = LetterRecord(Place(f"{SUBMITTED}.ingest.dlq", 0, 0), 0, None, None, tuple(headers))
+    letter = read_dead_letter(record)
+    assert letter.origin is None
+    assert "\n".join(letter_lines(letter_json(letter, replayed=False, full=True)))
+
+
+def test_a_line_cannot_steer_the_terminal() -> None:
+    """A reason quotes what strangers sent."""
+    assert plain("a\x1b[2Jb\r\n\u202e\U000e0001") == "a\\u001b[2Jb\\r\\n\\u202e\ufffd"
+    letter = kept(b"\x1b]0;title\x07", reason=DeadLetter("saw \x1b[31m"))
+    shown = "\n".join(letter_lines(letter_json(letter, replayed=True, full=True)))
+    assert "\x1b" not in shown
+
+
+def test_the_value_is_shown_on_demand_only() -> None:
+    """It may hold personal data."""
+    letter = kept(b"my name is")
+    lines = "\n".join(letter_lines(letter_json(letter, replayed=False, full=False)))
+    assert "my name is" not in lines
+    assert hashlib.sha256(b"my name is").hexdigest() in lines
+    assert "value" not in letter_json(letter, replayed=False, full=False)
+    assert "my name is" in "\n".join(letter_lines(letter_json(letter, replayed=False, full=True)))
+
+
+class Origins:
+    """Stands in for the reader: what stands at the origins."""
+
+    def __init__(self, record: LetterRecord | None) -> None:
+        self.record = record
+
+    async def at(self, place: Place) -> LetterRecord | None:
+        return self.record
+
+
+async def outgoing(letter: DeadLetterView, at_origin: LetterRecord | None = None) -> object:
+    replay = Replay("nowhere", Origins(at_origin), None)  # type: ignore[arg-type]
+    return await replay.outgoing(letter)
+
+
+async def test_a_replay_is_the_record_as_it_was() -> None:
+    letter = kept()
+    sent = await outgoing(letter)
+    assert (sent.topic, sent.partition, sent.key) == (SUBMITTED, 3, b"0xab")  # type: ignore[attr-defined]
+    assert (sent.value, sent.headers) == (b'{"address":1}', OWN)  # type: ignore[attr-defined]
+
+
+async def test_a_record_named_by_its_place_keeps_its_name() -> None:
+    """X.2: sent to another offset of the input topic it would be another request, and replayed
+    twice two of them; by the retry topic its service sees it at its first place."""
+    letter = kept(headers=(("x", b"y"),))
+    sent = await outgoing(letter)
+    assert sent.topic == f"{SUBMITTED}.ingest.retry.1"  # type: ignore[attr-defined]
+    stored = (*sent.headers, ("traceparent", b"00"))  # type: ignore[attr-defined]
+    read = original(Record(sent.topic, 0, 99, 1, sent.key, sent.value, stored))  # type: ignore[attr-defined]
+    assert isinstance(read, RetriedRecord)
+    assert (read.topic, read.partition, read.offset, read.headers) == (
+        SUBMITTED, 3, 41, (("x", b"y"),),
+    )  # fmt: skip
+    first, again = (
+        identify(r[0], r[1], r[2], (("x", b"y"),), b"", tenant="t").request_id
+        for r in ((SUBMITTED, 3, 41), (read.topic, read.partition, read.offset))
+    )
+    assert first == again
+
+
+async def test_what_was_too_large_to_keep_is_fetched_from_its_origin() -> None:
+    value = b"x" * 50
+    letter = kept(value, limit=20)
+    assert letter.left_out_bytes == 50
+    whole = LetterRecord(Place(SUBMITTED, 3, 41), 0, b"0xab", value, OWN)
+    sent = await outgoing(letter, whole)
+    assert (sent.value, sent.headers) == (value, OWN)  # type: ignore[attr-defined]
+    other = LetterRecord(whole.place, 0, b"0xab", b"another", OWN)
+    with pytest.raises(NotReplayable, match="another record"):
+        await outgoing(letter, other)
+    with pytest.raises(NotReplayable, match="is gone"):
+        await outgoing(letter, None)
+
+
+async def test_what_came_from_elsewhere_is_not_sent_there() -> None:
+    """A forged header must not make the operator's tool write where it points."""
+    with pytest.raises(NotReplayable, match="does not know"):
+        await outgoing(kept(topic="payments.orders"))
+
+
+@given(st.sets(st.integers(0, 300)))
+def test_offsets_survive_their_text(offsets: set[int]) -> None:
+    assert offsets_of(ranges(offsets)) == offsets
+
+
+@given(st.sets(st.integers(0, 10**6), max_size=60), st.integers(1, 80))
+def test_the_highest_offsets_are_kept_where_room_is_short(offsets: set[int], limit: int) -> None:
+    """The oldest dead letters are gone first."""
+    text = ranges(offsets, limit)
+    assert len(text) <= limit
+    found = offsets_of(text)
+    assert found <= offsets
+    assert all(offset in found for offset in offsets if found and offset >= min(found))
+
+
+@pytest.mark.parametrize("text", ["x", "1-", "-1", "1-2-3", "1,,a", "0-99999999999"])
+def test_a_text_of_somebody_else_says_nothing(text: str) -> None:
+    assert offsets_of(text) == set()
