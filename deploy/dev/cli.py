@@ -20,6 +20,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from assay.cli.evidence_access import TOKEN_VARIABLE
 from assay.cli.stack import stack_file
 from assay.topics import catalogue
 from deploy.dev.data_folder import claimed
@@ -91,6 +92,8 @@ async def _up(plan: StackPlan, as_json: bool) -> None:
     started = time.monotonic()
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
+    # The commands' variable; evidence would take it for a misspelt setting of its own.
+    os.environ.pop(TOKEN_VARIABLE, None)
     tokens = ensure_evidence_tokens(plan.data, os.environ)
     plan = replace(plan, evidence_tokens=tokens)
     stack = Stack(plan, lambda text: console.print(text, style="yellow"))

@@ -22,7 +22,6 @@ SIGNED = WalletScoreSigned.type
 ACCEPTED = GenerationAccepted.type
 REJECTED = GenerationRejected.type
 # Rejections that say how the request goes on: a signed fallback, or an accepted event.
-_FOLLOWED = ("fallback_score", "empty_result")
 _FETCH_WAIT_MS = 100
 _METADATA_S = 30
 
@@ -92,7 +91,8 @@ def _accepted(event: GenerationAccepted) -> Outcome | None:
 
 
 def _rejected(event: GenerationRejected) -> Outcome | None:
-    if event.meta.shadow or not event.terminal or event.ends_as in _FOLLOWED:
+    followed = event.ends_as == "fallback_score" or event.empty_result
+    if event.meta.shadow or followed or not event.terminal:
         return None
     return Outcome(
         event.meta.request_id,

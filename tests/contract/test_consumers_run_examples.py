@@ -14,16 +14,16 @@ from assay.contracts import Example, iter_examples, load_schema, schema_root
 from assay.envelope import Message, emit
 from assay.events import EVENTS, GenerationAnswered, InternalEvent, WalletEventAccepted
 from assay.topics import catalogue
-from assay_gate.process import load_processes
+from assay_gate.process import load_registry
 from assay_runtime.records import Delivery, Record, event_decoder
 from services.features import app as features
-from services.features.handler import FeaturesHandler, ProcessIdentity
+from services.features.handler import FeaturesHandler
 from services.validator import app as validator
 from services.validator.handler import ValidatorHandler
 from services.validator.settings import ValidatorSection
 
-PROCESSES = load_processes(schema_root() / "processes")
-WALLET_SCORE = PROCESSES["wallet_score"]
+PROCESSES = load_registry(schema_root() / "processes")
+WALLET_SCORE = PROCESSES.by_id["wallet_score"]
 PARENT = "0b6f6f6e-52f3-5d6b-8f0e-2f1c7a3e9d10"
 
 
@@ -59,9 +59,8 @@ def check(messages: Sequence[Message], parent: Delivery[Any], produces: set[str]
 
 @pytest.mark.parametrize("example", valid(WalletEventAccepted.type), ids=lambda e: e.why)
 def test_features(example: Example) -> None:
-    step = WALLET_SCORE.steps[0].name
-    identity = ProcessIdentity(WALLET_SCORE.id, WALLET_SCORE.version, WALLET_SCORE.hash, step)
-    run(FeaturesHandler(identity), delivered(example), set(features.PRODUCES))
+    handler = FeaturesHandler(WALLET_SCORE, PROCESSES)
+    run(handler, delivered(example), set(features.PRODUCES))
 
 
 @pytest.mark.parametrize("example", valid(GenerationAnswered.type), ids=lambda e: e.why)

@@ -159,7 +159,7 @@ async def test_what_lies_there_is_counted_and_shown(
     place = [SUBMITTED_DLQ, str(letter.partition), str(letter.offset)]
     shown = dlq(stack, "show", *place)
     assert shown.returncode == 0
-    for fact in (CODE, "answered 500", "/evm_data", headers_of(letter)["assay.request.id"]):
+    for fact in (CODE, "answers 500", "/evm_data", headers_of(letter)["assay.request.id"]):
         assert fact in shown.stdout, shown.stdout
     assert '{"address"' not in shown.stdout
     (full,) = lines(dlq(stack, "show", *place, "--full", "--json"))

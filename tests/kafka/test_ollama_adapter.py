@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
+import httpx
 import jsonschema
 import pytest
 
+from assay.events import GenerationAnswered
+from assay_gate.process import load_process
 from assay_gate.wire_schema import derive_wire_schema
 from deploy.dev.ollama.server import OllamaServer
 from services.scorer.adapters.assembly import build_endpoint, build_provider
+from services.scorer.answers import DURATION
 from services.scorer.domain.provider import (
     ModelCall,
     ModelMisconfigured,
@@ -24,6 +30,7 @@ from services.scorer.domain.provider import (
     Provider,
 )
 from services.scorer.settings import ScorerSection
+from tests.unit.scorer.asking import ScorerStage, write_process
 
 REPO = Path(__file__).parents[2]
 SHORT = {
@@ -70,6 +77,36 @@ async def test_the_wire_schema_is_obeyed(ollama_server: OllamaServer, kind: str)
     assert reply.usage["completion_tokens"] > 0
     assert reply.model.startswith("random")
     assert (reply.model_digest == "unknown") is (kind == "openai")
+    await provider.aclose()
+
+
+def _digest(server: OllamaServer) -> str:
+    """What the server itself says of the model."""
+    [model] = httpx.get(f"{server.url}/api/tags").json()["models"]
+    assert re.fullmatch("[0-9a-f]{64}", model["digest"])
+    return str(model["digest"])
+
+
+@pytest.mark.parametrize("kind", ["ollama", "openai"])
+async def test_the_facts_of_an_attempt_are_filled(
+    ollama_server: OllamaServer, kind: str, tmp_path: Path
+) -> None:
+    """S5.5: what evidence keeps of an attempt: tokens, digest, hashes and duration."""
+    write_process(tmp_path, "talk")
+    provider = provider_of(ollama_server, kind)
+    stage = ScorerStage(tmp_path, provider)
+    message = await stage.message("asked", {"word": "bees", "limit": 9})
+    event = GenerationAnswered.model_validate_json(message.value)
+    assert event.raw is not None
+    assert event.provider == kind
+    assert event.model.startswith("random")
+    assert event.model_digest == (_digest(ollama_server) if kind == "ollama" else "unknown")
+    assert event.usage.keys() == {"prompt_tokens", "completion_tokens"}
+    assert min(event.usage.values()) > 0
+    assert event.meta.process_hash == load_process(tmp_path / "talk").hash
+    assert event.prompt_sha256 == hashlib.sha256(event.prompt.encode()).hexdigest()
+    assert event.schema_sha256 is not None
+    assert int(dict(message.headers)[DURATION]) > 0
     await provider.aclose()
 
 

@@ -92,7 +92,8 @@ def rejected_events(
         errors=errors,
         retry_count=meta.attempt - 1,
         reason=follows.reason,
-        ends_as=follows.ends_as,
+        ends_as="rejected" if follows.ends_as == "empty_result" else follows.ends_as,
+        empty_result=follows.ends_as == "empty_result",
     )
     events: Published = [(GenerationRejected.type, rejected)]
     if follows.retry is not None:

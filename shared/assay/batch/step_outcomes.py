@@ -102,7 +102,8 @@ def _rejected(event: GenerationRejected) -> StepOutcome | None:
         "errors": [error.model_dump(include={"path", "rule", "message"}) for error in event.errors],
         "retry_count": event.retry_count,
     }
-    metadata = _metadata(event, reason=event.reason, ends_as=event.ends_as)
+    ends_as = "empty_result" if event.empty_result else event.ends_as
+    metadata = _metadata(event, reason=event.reason, ends_as=ends_as)
     return StepOutcome(
         event.meta.request_id, event.meta.step, last=True, input=event.input, failure=failure,
         metadata=metadata,

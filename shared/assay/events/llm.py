@@ -67,7 +67,8 @@ class GenerationRejected(InternalEvent):
     """A refused attempt in the shape of seed 4's failure records (SPEC S4.5).
 
     `terminal` when no attempt follows; `reason` then says why and `ends_as` what came of the
-    request: a marked fallback score, the process's empty result, or nothing.
+    request: a marked fallback score, or nothing. `empty_result` says that the process's empty
+    result, an accepted event, stands in for the answer.
     """
 
     type: ClassVar[str] = "llm.generation.rejected.v1"
@@ -80,7 +81,8 @@ class GenerationRejected(InternalEvent):
     errors: list[FieldError]
     retry_count: Annotated[int, Field(ge=0)]
     reason: Literal["provider_unavailable", "answers_rejected"] | None = None
-    ends_as: Literal["fallback_score", "withheld", "rejected", "empty_result"] | None = None
+    ends_as: Literal["fallback_score", "withheld", "rejected"] | None = None
+    empty_result: bool = False
 
 
 class GenerationAccepted(InternalEvent):

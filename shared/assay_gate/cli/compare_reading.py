@@ -20,7 +20,6 @@ _META = (
     "meta.attempt",
 )  # fmt: skip
 # Rejections that another event of the same request says the end of.
-_FOLLOWED = ("fallback_score", "empty_result")
 
 Items = Callable[[str, list[str]], Iterator[dict[str, Any]]]
 """All items of an event type with these members of their payloads."""
@@ -57,7 +56,7 @@ def facts(
     """Attempts and endings of both sides, shadows and others alike."""
     wanted = {
         GenerationAnswered.type: [],
-        GenerationRejected.type: ["terminal", "ends_as"],
+        GenerationRejected.type: ["terminal", "ends_as", "empty_result"],
         GenerationAccepted.type: ["final", "fallback", f"output.{score_field}"],
         WalletScoreValidated.type: ["fallback", score_field],
     }
@@ -94,7 +93,8 @@ def _fact(
     ended: Kind = "fallback" if event.get("fallback") is not None else "accepted"
     score: float | None = None
     if kind == GenerationRejected.type:
-        if not event.get("terminal") or event.get("ends_as") in _FOLLOWED:
+        followed = event.get("ends_as") == "fallback_score" or event.get("empty_result")
+        if followed or not event.get("terminal"):
             return None
         ended = "rejected"
     elif kind == GenerationAccepted.type:

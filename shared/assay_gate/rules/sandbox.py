@@ -84,6 +84,8 @@ class Sandbox:
             [sys.executable, "-P", str(_WORKER), str(self.megabytes)],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             start_new_session=True,
+            # A set's order must not differ from worker to worker: a redelivery repeats its bytes.
+            env={**os.environ, "PYTHONHASHSEED": "0"},
         )  # fmt: skip
         os.set_blocking(_pipe(self._process.stdin), False)
         if not self._line(self._process, time.monotonic() + _START_SECONDS):

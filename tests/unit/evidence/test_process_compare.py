@@ -169,7 +169,7 @@ def test_several_steps_and_empty_results(evidence: Served) -> None:
             )
         evidence.keep(
             event(ACCEPTED, "r1", version, output={"text": "x", "score": True}, final=True),
-            rejected("r2", version, terminal=True, ends_as="empty_result"),
+            rejected("r2", version, terminal=True, ends_as="rejected", empty_result=True),
             event(ACCEPTED, "r2", version, output={}, fallback="answers_rejected"),
         )
     one = compared(evidence)["versions"][0]

@@ -10,6 +10,7 @@ from assay_gate.config import GateConfig
 from assay_gate.expression_config import parse_program
 from assay_gate.expression_steps import ExpressionError, ExpressionProgram
 from assay_gate.process_findings import Findings
+from assay_gate.rules.sandbox import Sandbox
 
 
 def program(step: str = "step", **settings: Any) -> ExpressionProgram:
@@ -55,6 +56,22 @@ def test_chance_is_the_units_and_the_steps() -> None:
     assert program("a", expressions=draw).run({}, "unit-1") == first
     assert program("a", expressions=draw).run({}, "unit-2") != first
     assert program("b", expressions=draw).run({}, "unit-1") != first
+
+
+def test_another_worker_computes_the_same() -> None:
+    """S4.12: a set's order must not depend on the worker, or a redelivery would differ."""
+    words = [f"word{number}" for number in range(50)]
+    tasks = [{"expr": "list(set(words))", "name": "found"}, {"expr": "hash('x')", "name": "hashed"}]
+    seen = []
+    for _ in range(2):
+        sandbox = Sandbox(5, 512)
+        seen.append(sandbox.evaluate(tasks, {"words": words}, "unit"))
+        sandbox.close()
+    assert seen[0] == seen[1]
+    assert len(seen[0][0]["value"]) == 50
+    assert program(expressions={"x": "words[0]"}).run({"words": words}, "u") == {"x": "word0"}
+    with pytest.raises(ExpressionError):
+        program(expressions={"place": "id(words)"}).run({"words": words}, "u")
 
 
 def test_a_loop_that_never_ends_fails_at_its_bound() -> None:

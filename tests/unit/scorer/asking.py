@@ -23,7 +23,7 @@ from services.scorer.domain.answer_cache import AnswerCache
 from services.scorer.domain.answering import CallLimits
 from services.scorer.domain.availability import Policy
 from services.scorer.domain.bounded import Bounded
-from services.scorer.domain.provider import ModelCall, ModelReply, ProbeResult
+from services.scorer.domain.provider import ModelCall, ModelReply, ProbeResult, Provider
 from services.scorer.domain.question import Unasked
 from services.scorer.handler import ScorerHandler
 
@@ -80,7 +80,7 @@ class Model:
 
     name = "ollama"
     model = "tiny"
-    model_digest = "d1"
+    model_digest: str | None = "d1"
 
     def __init__(self, say: Callable[[int], str] = lambda call: f'{{"n": {call}}}') -> None:
         self.say = say
@@ -90,7 +90,7 @@ class Model:
         self.calls.append(call)
         text = self.say(len(self.calls))
         usage = {"prompt_tokens": 7, "completion_tokens": 2}
-        return ModelReply(text, "tiny:1", self.model_digest, "stop", usage)
+        return ModelReply(text, "tiny:1", self.model_digest or "unknown", "stop", usage)
 
     async def probe(self) -> ProbeResult:
         return ProbeResult("unreachable", "")
@@ -113,13 +113,13 @@ class ScorerStage:
     """Everything behind the lane, over the processes of a folder."""
 
     def __init__(
-        self, root: Path, model: Model, *, remembered: Bounded[Message] | None = None,
+        self, root: Path, model: Provider, *, remembered: Bounded[Message] | None = None,
         cache: AnswerCache | None = None,
     ) -> None:  # fmt: skip
         self.clock = Clock()
         endpoint = Endpoint(model, Policy(1, 5, 0.05, 0.01, 0.02), slots=2, clock=self.clock)
         self.accepted = AcceptedAnswers(cache or AnswerCache(100, 1 << 20), model, self.clock)
-        handler = ScorerHandler(load_registry(root), endpoint, CallLimits(256, 4096, 5))
+        handler = ScorerHandler(load_registry(root), endpoint, CallLimits(256, 2048, 60))
         kept = Bounded[Message](100, 1 << 20) if remembered is None else remembered
         self.answers = AnswerMessages(handler, self.accepted, kept)
 

@@ -188,7 +188,7 @@ async def test_other_weights_are_asked(root: Path) -> None:
     stage = ScorerStage(root, model)
     await answered_and_judged(stage)
     for digest in ("d2", None):
-        model.model_digest = digest  # type: ignore[assignment]
+        model.model_digest = digest
         model.say = lambda call: "no"
         assert (await stage.event(f"with {digest}", INPUT)).served_from is None
     model.model_digest = "d1"

@@ -109,7 +109,7 @@ def answers(
     early = rejected(meta, request.input, terminal=False)
     final = rejected(meta, request.input, failure_stage=stage.get(str(end), "validation"))
     if end == "empty":
-        final = final.model_copy(update={"ends_as": "empty_result"})
+        final = final.model_copy(update={"empty_result": True})
         empty = accepted(meta, request.input, {"answer": None}, fallback="answers_rejected")
         return [_message(final, record), _message(empty, record)]
     return [_message(early, record), _message(final, record)]

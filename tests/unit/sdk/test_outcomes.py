@@ -41,7 +41,7 @@ def test_a_signed_event_is_the_flat_score() -> None:
 
 @pytest.mark.parametrize(
     "changes",
-    [{"terminal": False}, {"ends_as": "fallback_score"}, {"ends_as": "empty_result"}],
+    [{"terminal": False}, {"ends_as": "fallback_score"}, {"empty_result": True}],
     ids=["retried", "fallback", "empty"],
 )
 def test_an_attempt_that_something_follows_ends_nothing(changes: dict[str, object]) -> None:

@@ -138,7 +138,7 @@ def test_the_empty_result_stands_behind_its_rejection(tmp_path: Path) -> None:
     event = answered("nothing", process=process, step="b", input={"found": 1})
     (first, rejected), (second, empty) = handled(event, process)
     assert (first, second) == (REJECTED, ACCEPTED)
-    assert (rejected["terminal"], rejected["ends_as"]) == (True, "empty_result")
+    assert (rejected["terminal"], rejected["empty_result"]) == (True, True)
     assert (empty["output"], empty["final"]) == ({"verdict": None}, True)
     assert (empty["fallback"], empty["model"]) == ("answers_rejected", None)
 

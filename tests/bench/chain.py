@@ -1,0 +1,135 @@
+"""Five pass-through hops with the real event model, beside three other ways to build them.
+
+All in one run on one real Kafka, round by round in turn: the floor (bare aiokafka and orjson,
+nothing validated), FastStream as documented, quixstreams with the same pydantic model, and the
+project's runtime. CPU is that of the hop processes, measured by the kernel; it is the robust
+figure where others use the machine as well.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+from tests.bench.chain_events import SAMPLED_SHARE, Row, rows
+from tests.bench.figures import median_of, paired_ratio
+from tests.bench.hop_chain import HOPS, ChainFailed, HopChain, python_module
+from tests.bench.rivals import rival_python
+
+FLOOR, OURS = "floor", "chain"
+QUIX = "quixstreams"
+COMMANDS: dict[str, list[str]] = {
+    FLOOR: python_module("tests.bench.hops.floor"),
+    OURS: python_module("tests.bench.hops.ours"),
+    "faststream": python_module("tests.bench.hops.faststream_hop"),
+}
+GOAL_RATE, GOAL_CPU = 0.80, 1.5
+# What confirms every message before the next manages a few hundred a second.
+_SLOW = {"faststream": 20}
+_WARM_UP = 500
+_SETTLE_S = 0.5
+_CHECKED = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPlan:
+    """`events` per variant and round, fewer for the slow ones."""
+
+    events: int = 40_000
+    rounds: int = 2
+    variants: tuple[str, ...] = (FLOOR, OURS, QUIX, "faststream")
+
+
+def measure(
+    bootstrap: str, folder: Path, plan: ChainPlan, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Rounds per variant, their medians, and the ratios to the floor of the same round."""
+    commands, missing = dict(COMMANDS), {}
+    if QUIX in plan.variants:
+        try:
+            commands[QUIX] = python_module("tests.bench.hops.quix_hop", str(rival_python(say)))
+        except OSError as error:
+            missing[QUIX] = str(error)
+    work, warm_up = list(rows(plan.events)), list(rows(_WARM_UP, seed=2))
+    found: dict[str, list[dict[str, float]]] = {}
+    for number in range(plan.rounds):
+        for variant in plan.variants:
+            if variant in missing:
+                continue
+            some = work[: plan.events // _SLOW.get(variant, 1)]
+            name = f"{variant}.{number}"
+            try:
+                with HopChain(bootstrap, name, commands[variant], folder) as chain:
+                    result = run_once(chain, warm_up, some)
+                    check(bootstrap, chain, some)
+            except ChainFailed as failure:
+                missing[variant] = str(failure)
+                say(f"chain: {variant} failed: {failure}")
+                continue
+            say(f"chain: {name}: {result['per_s']:.0f}/s, {result['cpu_us']:.1f} us/message-hop")
+            found.setdefault(variant, []).append(result)
+    return {
+        "events": plan.events,
+        "rounds": plan.rounds,
+        "hops": HOPS,
+        "event_bytes": len(work[0].value),
+        "sampled_share": SAMPLED_SHARE,
+        "variants": summary({v: r for v, r in found.items() if v not in missing}),
+        "missing": missing,
+        "goals": {"rate_ratio": GOAL_RATE, "cpu_ratio": GOAL_CPU},
+    }
+
+
+def run_once(chain: HopChain, warm_up: Sequence[Row], work: Sequence[Row]) -> dict[str, float]:
+    """Rate from the first event published to the last one out, CPU per message and hop."""
+    chain.feed(warm_up)
+    chain.await_output(len(warm_up))
+    time.sleep(_SETTLE_S)
+    cpu, started = chain.cpu_s(), time.monotonic()
+    chain.feed(work)
+    ended = chain.await_output(len(warm_up) + len(work))
+    time.sleep(_SETTLE_S)  # the last commits belong to it
+    spent, usage = chain.cpu_s() - cpu, chain.usage()
+    return {
+        "per_s": len(work) / (ended - started),
+        "cpu_us": spent / len(work) / HOPS * 1e6,
+        "peak_rss_mb": max(one.peak_rss_mb for one in usage),
+    }
+
+
+def check(bootstrap: str, chain: HopChain, work: Sequence[Row]) -> None:
+    """What came out is what went in: a chain that changes or drops events is no result."""
+    wanted = {row.key: json.loads(row.value) for row in work}
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{chain.topics[-1]}.check"})
+    try:
+        place = TopicPartition(chain.topics[-1], 0)
+        end = consumer.get_watermark_offsets(place, timeout=10)[1]
+        place.offset = max(0, end - _CHECKED)
+        consumer.assign([place])
+        for record in consumer.consume(min(end, _CHECKED), timeout=20):
+            if json.loads(record.value()) != wanted.get(record.key()):
+                raise ChainFailed(f"offset {record.offset()} is not what went in")
+    finally:
+        consumer.close()
+
+
+def summary(found: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, Any]]:
+    """Medians per variant, and ratios to the floor where it ran."""
+    made: dict[str, dict[str, Any]] = {}
+    for variant, results in found.items():
+        made[variant] = {
+            "per_s": round(median_of(results, "per_s"), 1),
+            "cpu_us": round(median_of(results, "cpu_us"), 2),
+            "peak_rss_mb": round(median_of(results, "peak_rss_mb"), 1),
+            "rounds": [{name: round(value, 2) for name, value in r.items()} for r in results],
+        }
+        if len(found.get(FLOOR, ())) == len(results):
+            made[variant]["rate_ratio"] = round(paired_ratio(results, found[FLOOR], "per_s"), 3)
+            made[variant]["cpu_ratio"] = round(paired_ratio(results, found[FLOOR], "cpu_us"), 3)
+    return made
