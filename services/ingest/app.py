@@ -20,18 +20,18 @@ from assay_runtime.publisher import Publisher
 from assay_runtime.records import raw_decoder
 from assay_runtime.service import Service
 from assay_runtime.stores import sqlite_path
-from services.ingest.access import Access
 from services.ingest.adapters.aggregator_http import AggregatorClient
 from services.ingest.adapters.requests_postgres import PostgresRequests
 from services.ingest.adapters.requests_sqlite import SqliteRequests
-from services.ingest.api import ScoreApi
 from services.ingest.asking import Asking
 from services.ingest.handler import IngestHandler, submission_decoder
-from services.ingest.intelligence import IntelligenceApi
-from services.ingest.intelligence_answers import error_handlers
-from services.ingest.intelligence_processes import read_processes, versions_in_use
-from services.ingest.keys_store import open_key_store
+from services.ingest.intelligence.answers import error_handlers
+from services.ingest.intelligence.api import IntelligenceApi
+from services.ingest.intelligence.processes import read_processes, versions_in_use
+from services.ingest.keys.access import Access
+from services.ingest.keys.store import open_key_store
 from services.ingest.results import ResultsHandler, Waiting
+from services.ingest.scores.api import ScoreApi
 from services.ingest.settings import IngestSettings
 from services.ingest.store import RequestStore
 

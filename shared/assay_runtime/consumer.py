@@ -15,6 +15,13 @@ lenient_records.install()
 
 # `busy_stall_s` replaces the poll interval, which would throw a waiting window out of its group.
 _POLL_INTERVAL_MS = 86_400_000
+# Of one partition in one answer, compressed: one to two thousand small events, more than a poll
+# takes. More would be memory, and a lane's slots full of one partition. A record batch that is
+# larger comes whole when its partition stands first in a fetch (KIP-74), and aiokafka changes
+# the order each time.
+_PARTITION_BYTES = 262_144
+# Of all partitions together; the answer is in memory twice while it is taken apart.
+_FETCH_BYTES = 4_194_304
 # What a rebalance may take beside the drain: giving up what is late, and the commit.
 _REBALANCE_MARGIN_S = 15
 
@@ -32,7 +39,8 @@ def group_consumer(kafka: KafkaSection, group: str, client_id: str) -> AIOKafkaC
         rebalance_timeout_ms=int((kafka.drain_s + _REBALANCE_MARGIN_S) * 1000),
         max_poll_interval_ms=_POLL_INTERVAL_MS,
         fetch_max_wait_ms=kafka.fetch_wait_ms,
-        max_partition_fetch_bytes=max(1_048_576, kafka.max_request_bytes),
+        max_partition_fetch_bytes=_PARTITION_BYTES,
+        fetch_max_bytes=_FETCH_BYTES,
         metadata_max_age_ms=60_000,
     )
 

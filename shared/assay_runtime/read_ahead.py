@@ -15,8 +15,9 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.errors import OffsetOutOfRangeError
 
-# A poll that brings more would keep the loop busy for long.
+# What one poll brings: while a handler works through it, often without a break, nothing is read.
 _RECORDS = 100
+_POLL_BYTES = 1_000_000
 
 
 class ReadAhead:
@@ -87,15 +88,18 @@ class ReadAhead:
     ) -> dict[TopicPartition, list[Any]]:
         for tp in self._held.keys() - self._consumer.assignment():
             self._drop(tp)
-        left = max_records if max_records is not None else sum(map(len, self._held.values()))
+        room, size = max_records if max_records is not None else _RECORDS, 0
         found: dict[TopicPartition, list[Any]] = {}
         for tp in partitions or tuple(self._held):
             held = self._held.get(tp)
-            if held and left:
-                found[tp] = [held.popleft() for _ in range(min(left, len(held)))]
-                left -= len(found[tp])
-                self._bytes -= sum(map(_size, found[tp]))
-                self._room.set()
+            while held and room and size < _POLL_BYTES:
+                raw = held.popleft()
+                found.setdefault(tp, []).append(raw)
+                size += _size(raw)
+                room -= 1
+        if found:
+            self._bytes -= size
+            self._room.set()
         return found
 
     def _before_error(self) -> bool:
@@ -111,4 +115,5 @@ class ReadAhead:
 
 def _size(raw: Any) -> int:
     # Headers and Python's own part are about as much as a small value.
-    return max(0, raw.serialized_value_size) + max(0, raw.serialized_key_size) + 1_000
+    size: int = max(0, raw.serialized_value_size) + max(0, raw.serialized_key_size)
+    return size + 1_000

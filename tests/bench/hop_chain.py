@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -28,7 +29,8 @@ class ChainFailed(RuntimeError):
 class HopChain:
     """A context manager: topics made, processes started on entry and killed on exit.
 
-    `command` is run with bootstrap, source, sink and group behind it, `replicas` times per hop.
+    `command` is run with bootstrap, source, sink and group behind it, `replicas` times per hop;
+    with `idle` not before `launch`.
     """
 
     def __init__(
@@ -41,6 +43,7 @@ class HopChain:
         partitions: int = 4,
         hops: int = HOPS,
         replicas: int = 1,
+        idle: bool = False,
         environment: dict[str, str] | None = None,
     ) -> None:
         self.topics = [f"bench.{name}.{number}" for number in range(hops + 1)]
@@ -48,6 +51,7 @@ class HopChain:
         self._command = list(command)
         self._partitions = partitions
         self._replicas = replicas
+        self._idle = idle
         self._environment = {
             **os.environ,
             "PYTHONPATH": f"{REPO}:{REPO / 'shared'}",
@@ -77,16 +81,24 @@ class HopChain:
         made = self._admin.create_topics([NewTopic(t, self._partitions, 1) for t in self.topics])
         for future in made.values():
             future.result()
-        try:
-            for number, process in enumerate(self._processes):
-                hop = number // self._replicas
-                source, sink = self.topics[hop], self.topics[hop + 1]
-                arguments = [self._bootstrap, source, sink, f"assay.{sink}"]
-                process.launch([*self._command, *arguments], env=self._environment, parent_death=9)  # type: ignore[arg-type]
-        except BaseException:
-            self._end()
-            raise
+        if not self._idle:
+            try:
+                self.launch()
+            except BaseException:
+                self._end()
+                raise
         return self
+
+    def launch(self) -> None:
+        """Start the processes; they end with this one."""
+        for number, process in enumerate(self._processes):
+            hop = number // self._replicas
+            source, sink = self.topics[hop], self.topics[hop + 1]
+            process.launch(
+                [*self._command, self._bootstrap, source, sink, f"assay.{sink}"],
+                env=self._environment,
+                parent_death=signal.SIGKILL,
+            )
 
     def __exit__(
         self,

@@ -242,14 +242,20 @@ def report(rounds: int, calls: int, only: list[str] | None = None) -> None:
     for client, figures in found.items():
         rate, cost = figures["calls_per_core_s"], figures["cpu_us_per_call"]
         print(f"{names[client]:34}{rate:14,}{cost:14.0f}")
+    if only is not None:
+        return
     document = {
-        "connections": CONNECTIONS, "request_bytes": REQUEST_BYTES, "reply_bytes": REPLY_BYTES,
-        "goal_calls_per_core_s": GOAL, "clients": found, "machine": machine(),
-    }  # fmt: skip
+        "connections": CONNECTIONS,
+        "request_bytes": REQUEST_BYTES,
+        "reply_bytes": REPLY_BYTES,
+        "goal_calls_per_core_s": GOAL,
+        "clients": found,
+        "machine": machine(),
+    }
     OUTPUT.parent.mkdir(exist_ok=True)
     OUTPUT.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    print(f"goal for ours: {GOAL:,} calls per second of one core; written: "
-          f"{OUTPUT.relative_to(REPO)}")  # fmt: skip
+    written = OUTPUT.relative_to(REPO)
+    print(f"goal for ours: {GOAL:,} calls per second of one core; written: {written}")
 
 
 if __name__ == "__main__":

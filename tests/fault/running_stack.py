@@ -17,6 +17,7 @@ from typing import Any
 from assay.attestation import parse_hex_key
 from deploy.owned_process import OwnedProcess
 from tests.fault.stores import StoreUrls
+from tests.fault.up import VARIABLE
 
 SERVICES = ("ingest", "features", "scorer", "validator", "signer", "evidence")
 _START_S = 120.0
@@ -30,7 +31,8 @@ class StackFailed(RuntimeError):
 class RunningStack:
     """A stack in a folder of its own, removed at the end unless `data` is given.
 
-    `environment` reaches every service (`ASSAY_SCORER__SLOTS` and the like).
+    `environment` reaches every service (`ASSAY_SCORER__SLOTS` and the like), `settings` replace
+    those that `assay up` makes itself.
     """
 
     def __init__(
@@ -40,21 +42,26 @@ class RunningStack:
         model: str = "simulator",
         simulator: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
+        settings: Mapping[str, str] | None = None,
+        aggregator: str | None = None,
         data: Path | None = None,
     ) -> None:
         self._own = None if data else tempfile.TemporaryDirectory(prefix="assay-run-")
         self.data = data or Path(self._own.name if self._own else "")
         self._command = [
-            sys.executable, "-m", "assay", "up", "--json",
+            sys.executable, "-m", "tests.fault.up" if settings else "assay", "up", "--json",
             "--broker", broker, "--model", model, "--data", str(self.data / "stack"),
             *(f"--simulator={option}" for option in simulator),
+            *(("--aggregator", aggregator) if aggregator else ()),
         ]  # fmt: skip
         # The stack leaves its address in the temporary folder for `assay publish`: not for ours.
         self._environment = {
             **os.environ,
             "TMPDIR": str(self.data),
             **(environment or {}),
+            **({VARIABLE: json.dumps(dict(settings))} if settings else {}),
         }
+        self._replicas = 0
         self._line, self._log = self.data / "up.json", self.data / "up.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.addresses: dict[str, Any] = {}
@@ -98,6 +105,25 @@ class RunningStack:
         stack = self.data / "stack"
         folder = stack / "kafka" if name == "broker" else stack / "run"
         return OwnedProcess(folder / f"{name}.pid", folder / f"{name}.log")
+
+    def replica(self, name: str) -> OwnedProcess | None:
+        """Another process of a running service, with its settings and a port of its own; None
+        while the service itself does not run."""
+        pid = self.part(name).pid
+        if pid is None:
+            return None
+        try:
+            raw = Path(f"/proc/{pid}/environ").read_bytes()
+        except OSError:
+            return None
+        pairs = (item.decode().partition("=") for item in raw.split(b"\0") if item)
+        environment = {key: value for key, _, value in pairs} | {"ASSAY_HTTP__PORT": "0"}
+        self._replicas += 1
+        place = self.data / f"{name}-{self._replicas}"
+        process = OwnedProcess(place.with_suffix(".pid"), place.with_suffix(".log"))
+        command = [sys.executable, "-m", f"services.{name}"]
+        process.launch(command, env=environment, parent_death=signal.SIGKILL)
+        return process
 
     def pids(self) -> dict[str, int]:
         """What lives of the stack, by name; the embedded broker lives in "stack" itself."""

@@ -13,12 +13,12 @@ from fastapi import FastAPI
 
 from assay.envelope import Message
 from assay_gate.process import load_registry
-from services.ingest.access import AccessRefused, Caller
-from services.ingest.api import ScoreApi
 from services.ingest.asking import Asking
-from services.ingest.intelligence import IntelligenceApi
-from services.ingest.intelligence_answers import error_handlers
+from services.ingest.intelligence.answers import error_handlers
+from services.ingest.intelligence.api import IntelligenceApi
+from services.ingest.keys.access import AccessRefused, Caller
 from services.ingest.results import Waiting
+from services.ingest.scores.api import ScoreApi
 from services.ingest.settings import IngestSection
 from services.ingest.store import Ending, RequestStore, Status
 

@@ -14,11 +14,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from assay_runtime.failures import Pause
-from services.ingest import key_ring
-from services.ingest.access import Access, AccessRefused, Caller
+from services.ingest.keys import ring
 from services.ingest.domain.api_keys import ApiKey, Minted
 from services.ingest.domain.limits import Allowance
-from services.ingest.keys_store import open_key_store
+from services.ingest.keys.access import Access, AccessRefused, Caller
+from services.ingest.keys.store import open_key_store
 
 S = 1_000_000_000
 DAY_MS = 86_400_000
@@ -226,12 +226,12 @@ async def test_a_revoked_key_is_refused_within_seconds(
     text = await given(table)
     await enter(access, text)
     await table.revoke(key_id(text), clock.now_ms())
-    clock.s += key_ring.FRESH_S
+    clock.s += ring.FRESH_S
     await enter(access, text)
     clock.s += 0.001
     error = await refused(access, text)
     assert (error.status, error.code) == (401, "API_KEY_REVOKED")
-    assert key_ring.FRESH_S <= key_ring.USABLE_S <= 30
+    assert ring.FRESH_S <= ring.USABLE_S <= 30
 
 
 async def test_requests_do_not_ask_the_store(access: Access, table: Table, clock: Clock) -> None:
@@ -255,7 +255,7 @@ async def test_changes_made_by_hand_are_seen_too(
     text = await given(table)
     await enter(access, text)
     table.held.clear()
-    clock.s += key_ring.USABLE_S + 0.001
+    clock.s += ring.USABLE_S + 0.001
     assert (await refused(access, text)).code == "API_KEY_INVALID"
 
 
@@ -272,11 +272,11 @@ async def test_guessing_costs_the_store_nothing(table: Table) -> None:
         errors.append(await refused(access, guess))
     took = asyncio.get_running_loop().time() - begun
     assert {error.code for error in errors} == {"API_KEY_INVALID"}
-    assert table.looks <= 3 + took / key_ring.SPACING_S
+    assert table.looks <= 3 + took / ring.SPACING_S
     assert table.reads == 1
     for _ in range(1_000):
         await refused(access, guesses[0][:-1] + ("a" if guesses[0][-1] != "a" else "b"))
-    assert table.looks <= 3 + took / key_ring.SPACING_S, "a wrong checksum asked the store"
+    assert table.looks <= 3 + took / ring.SPACING_S, "a wrong checksum asked the store"
     await access.close()
 
 
@@ -302,7 +302,7 @@ async def test_a_store_that_is_away_lets_nobody_in(
     assert (stranger.status, stranger.code, stranger.headers) == (
         503, "UNAVAILABLE", {"Retry-After": "5"},
     )  # fmt: skip
-    clock.s = 1_000 + key_ring.USABLE_S
+    clock.s = 1_000 + ring.USABLE_S
     await enter(access, text)
     clock.s += 0.001
     for known in (text, unused):
@@ -323,7 +323,7 @@ async def test_away_from_the_start(table: Table) -> None:
 async def test_a_silent_store_counts_as_away(
     access: Access, table: Table, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(key_ring, "PATIENCE_S", 0.05)
+    monkeypatch.setattr(ring, "PATIENCE_S", 0.05)
     text = await given(table)
     table.silent = True
     answers = await asyncio.gather(*(refused(access, text) for _ in range(20)))

@@ -15,11 +15,11 @@ from fastapi import FastAPI
 from assay.envelope import Message
 from assay.ids import request_id
 from assay_runtime.failures import DeadLetter, Pause, Stop
-from services.ingest.api import SOURCE, ScoreApi
 from services.ingest.asking import Asking
 from services.ingest.bodies import Bodies
-from services.ingest.intelligence_answers import error_handlers
+from services.ingest.intelligence.answers import error_handlers
 from services.ingest.results import Waiting
+from services.ingest.scores.api import SOURCE, ScoreApi
 from services.ingest.settings import IngestSection
 from services.ingest.store import Ending, RequestStore
 

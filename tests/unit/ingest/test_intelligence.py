@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from assay.ids import request_id
 from assay_gate.process import load_process
 from assay_runtime.failures import DeadLetter, Pause, Stop
-from services.ingest.access import AccessRefused
-from services.ingest.intelligence_requests import SOURCE
+from services.ingest.intelligence.requests import SOURCE
+from services.ingest.keys.access import AccessRefused
 from services.ingest.store import RequestStore
 from tests.unit.ingest.intelligence_rig import BODY, PAGE, PROCESSES, Rig
 

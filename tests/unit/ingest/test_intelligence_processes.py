@@ -10,7 +10,7 @@ import pytest
 
 from assay_runtime.settings import SettingsError
 from services.ingest.app import build
-from services.ingest.intelligence_processes import read_processes, versions_in_use
+from services.ingest.intelligence.processes import read_processes, versions_in_use
 from services.ingest.settings import IngestSection, IngestSettings
 from services.ingest.store import RequestStore
 

@@ -17,11 +17,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from services.ingest import key_ring
-from services.ingest.access import Access, AccessRefused
+from services.ingest.keys import ring
 from services.ingest.domain.api_keys import parse_key
-from services.ingest.keys_cli import app, duration_ms
-from services.ingest.keys_store import open_key_store
+from services.ingest.keys.access import Access, AccessRefused
+from services.ingest.keys.cli import app, duration_ms
+from services.ingest.keys.store import open_key_store
 
 
 class Answer:
@@ -297,7 +297,7 @@ async def test_against_a_running_service(data: Path) -> None:
 
     def command(*arguments: str) -> str:
         done = subprocess.run(
-            [sys.executable, "-c", "from services.ingest.keys_cli import app; app()", *arguments],
+            [sys.executable, "-c", "from services.ingest.keys.cli import app; app()", *arguments],
             env={**os.environ, "ASSAY_INGEST__STORE": url},
             cwd=Path(__file__).parents[3],
             capture_output=True,
@@ -312,6 +312,6 @@ async def test_against_a_running_service(data: Path) -> None:
     successor = await asyncio.to_thread(command, "rotate", key[:22])
     assert [await admitted(text) for text in (key, successor)] == ["acme", "acme"]
     await asyncio.to_thread(command, "revoke", key)
-    now[0] += int((key_ring.FRESH_S + 0.1) * 1e9)
+    now[0] += int((ring.FRESH_S + 0.1) * 1e9)
     assert [await admitted(text) for text in (key, successor)] == ["API_KEY_REVOKED", "acme"]
     await access.close()

@@ -13,7 +13,7 @@ from assay_runtime.failures import Pause
 from assay_runtime.settings import SettingsError
 from services.ingest.app import open_store
 from services.ingest.domain.api_keys import ApiKey, Minted
-from services.ingest.keys_store import KeyStore, open_key_store
+from services.ingest.keys.store import KeyStore, open_key_store
 
 
 @pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])

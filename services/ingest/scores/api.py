@@ -16,8 +16,6 @@ from assay.events import WalletEventSubmitted
 from assay.submission import SubmissionError
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.problem import problem
-from services.ingest.answers import answer, may_be_tried_again, refused, unavailable
-from services.ingest.api_docs import GET_SCORE, GET_SCORES, POST_SCORE
 from services.ingest.asking import Asked, Asking, OtherContent, identified
 from services.ingest.bodies import Bodies, Room
 from services.ingest.domain.submission import (
@@ -25,6 +23,8 @@ from services.ingest.domain.submission import (
     parse_submission,
     submission_for_address,
 )
+from services.ingest.scores.answers import answer, may_be_tried_again, refused, unavailable
+from services.ingest.scores.docs import GET_SCORE, GET_SCORES, POST_SCORE
 from services.ingest.settings import IngestSection
 from services.ingest.store import Known
 

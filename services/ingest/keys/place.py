@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 from assay.cli.stack import running_stack
 from assay_runtime.settings import SettingsError, load
 from assay_runtime.stores import sqlite_path
-from services.ingest.keys_store import keys_file
+from services.ingest.keys.store import keys_file
 from services.ingest.settings import IngestSettings
 
 SETTING = "ASSAY_INGEST__STORE"

@@ -17,9 +17,9 @@ import typer
 from assay_runtime.failures import Pause
 from assay_runtime.settings import SettingsError
 from services.ingest.domain.api_keys import EVERY_PROCESS, ApiKey, Minted, parse_id
-from services.ingest.keys_place import Place, PlaceError, find_place
-from services.ingest.keys_shown import as_json, as_lines
-from services.ingest.keys_store import KeyStore, open_key_store
+from services.ingest.keys.place import Place, PlaceError, find_place
+from services.ingest.keys.shown import as_json, as_lines
+from services.ingest.keys.store import KeyStore, open_key_store
 
 T = TypeVar("T")
 

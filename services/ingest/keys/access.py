@@ -22,8 +22,8 @@ from services.ingest.domain.limits import (
     Limiter,
     Refusal,
 )
-from services.ingest.key_ring import KeyRing
-from services.ingest.keys_store import KeyStore
+from services.ingest.keys.ring import KeyRing
+from services.ingest.keys.store import KeyStore
 
 _AWAY_RETRY_S = 5
 

@@ -18,7 +18,7 @@ import structlog
 
 from assay_runtime.failures import Pause
 from services.ingest.domain.api_keys import ApiKey, Presented
-from services.ingest.keys_store import KeyStore
+from services.ingest.keys.store import KeyStore
 
 log = structlog.get_logger()
 

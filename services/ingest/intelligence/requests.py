@@ -12,8 +12,8 @@ from assay_gate.chain import request_meta
 from assay_gate.process import Process
 from services.ingest.domain.fingerprint import canonical_bytes
 from services.ingest.domain.strict_json import JsonLimits, read_json
-from services.ingest.intelligence_answers import ApiError, issue
-from services.ingest.intelligence_processes import input_problems
+from services.ingest.intelligence.answers import ApiError, issue
+from services.ingest.intelligence.processes import input_problems
 
 SOURCE = "/assay/intelligence"
 _WALLET = re.compile(r"0x[0-9a-fA-F]{40}")

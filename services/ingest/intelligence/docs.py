@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from services.ingest.api_docs import IDEMPOTENCY_KEY
-from services.ingest.intelligence_shapes import failure, success
+from services.ingest.intelligence.shapes import failure, success
+from services.ingest.scores.docs import IDEMPOTENCY_KEY
 
 _ID = "6e3a2f0c-7c35-5b5e-9a41-0d8f6a1b2c3d"
 _META: dict[str, Any] = {

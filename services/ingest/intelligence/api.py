@@ -21,20 +21,20 @@ from assay.topics import catalogue
 from assay_gate.process import Process
 from assay_gate.process_registry import ProcessRegistry
 from assay_runtime.failures import DeadLetter, Pause, Stop
-from services.ingest import intelligence_answers as answers
-from services.ingest.access import AccessRefused, Caller
 from services.ingest.asking import Asked, Asking, OtherContent, identified
 from services.ingest.bodies import Bodies
 from services.ingest.domain.api_keys import EVERY_PROCESS
-from services.ingest.intelligence_answers import ROOT, ApiError
-from services.ingest.intelligence_docs import GENERATE, PROCESSES, REQUEST
-from services.ingest.intelligence_processes import described, is_callable
-from services.ingest.intelligence_requests import (
+from services.ingest.intelligence import answers
+from services.ingest.intelligence.answers import ROOT, ApiError
+from services.ingest.intelligence.docs import GENERATE, PROCESSES, REQUEST
+from services.ingest.intelligence.processes import described, is_callable
+from services.ingest.intelligence.requests import (
     SOURCE,
     content_sha256,
     generation_request,
     read_input,
 )
+from services.ingest.keys.access import AccessRefused, Caller
 from services.ingest.settings import IngestSection
 from services.ingest.store import Known, Owner
 

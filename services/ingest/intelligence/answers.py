@@ -20,7 +20,7 @@ from assay.submission import SubmissionError
 from assay_gate.paths import parse_path
 from assay_gate.verdict import GateError
 from assay_runtime.problem_handlers import problem_handlers
-from services.ingest.access import AccessRefused
+from services.ingest.keys.access import AccessRefused
 from services.ingest.store import Known
 
 ROOT = "/api/v1"

@@ -1,0 +1,1 @@
+"""The score API: submissions over HTTP, and their signed scores (SPEC S3.8)."""

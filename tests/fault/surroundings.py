@@ -1,0 +1,127 @@
+"""What a run has beside the stack and can take away from it: the aggregator, a disk for the
+ledger, a PostgreSQL for all stores."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from deploy.kafka.postgres_server import PostgresServer, find_binaries
+from deploy.owned_process import MissingTool
+from tests.e2e.outside import ScriptedAggregator
+from tests.fault.stores import StoreUrls
+
+_DISK_MB = 192
+
+
+class Disk:
+    """A small disk of its own in memory (tmpfs), which can be full; needs root."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._filler = folder / "filler"
+
+    def mount(self) -> bool:
+        """Whether it is there; no root or no such system call is no disk."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        command = ["mount", "-t", "tmpfs", "-o", f"size={_DISK_MB}m", "tmpfs", str(self.folder)]
+        return shutil.which("mount") is not None and _quietly(command)
+
+    def unmount(self) -> None:
+        _quietly(["umount", "-l", str(self.folder)])
+
+    def fill(self) -> None:
+        """Not a byte is left for anybody."""
+        block = b"\0" * 1_048_576
+        with suppress(OSError), self._filler.open("wb", buffering=0) as filler:
+            while block:
+                try:
+                    filler.write(block)
+                except OSError:
+                    block = block[: len(block) // 2]
+
+    def clear(self) -> None:
+        self._filler.unlink(missing_ok=True)
+
+
+def _quietly(command: list[str]) -> bool:
+    done = subprocess.run(command, capture_output=True, check=False)
+    return done.returncode == 0
+
+
+@dataclass(slots=True)
+class Surroundings:
+    """`disk` and `postgres` are None where this run has none; `settings` replace the stack's."""
+
+    aggregator: ScriptedAggregator
+    disk: Disk | None
+    postgres: PostgresServer | None
+    settings: dict[str, str]
+
+    def stores(self, data: Path) -> StoreUrls:
+        """Where the stack that keeps its data there has its stores."""
+        files = StoreUrls.under(data)
+        return StoreUrls(
+            ledger=self.settings.get("ASSAY_SIGNER__LEDGER", files.ledger),
+            evidence=self.settings.get("ASSAY_EVIDENCE__STORE", files.evidence),
+            requests=self.settings.get("ASSAY_INGEST__STORE", files.requests),
+        )
+
+
+def postgres_possible() -> bool:
+    """Whether this machine has a PostgreSQL to start."""
+    try:
+        find_binaries()
+    except MissingTool:
+        return False
+    return True
+
+
+def disk_possible() -> bool:
+    """Whether this account may mount a disk of its own."""
+    if os.geteuid() != 0:
+        return False
+    with tempfile.TemporaryDirectory(prefix="assay-disk-") as folder:
+        disk = Disk(Path(folder) / "disk")
+        mounted = disk.mount()
+        if mounted:
+            disk.unmount()
+        return mounted
+
+
+@contextmanager
+def surroundings(stores: str) -> Iterator[Surroundings]:
+    """`stores` is "files" (where `assay up` puts them), "disk" (the ledger on a disk of its own)
+    or "postgres" (all three in one server)."""
+    with ExitStack() as stack:
+        aggregator = stack.enter_context(ScriptedAggregator())
+        found = Surroundings(aggregator, None, None, {})
+        if stores == "files":
+            yield found
+            return
+        folder = Path(tempfile.mkdtemp(prefix="assay-run-stores-"))
+        folder.chmod(0o755)  # PostgreSQL's account must get in
+        stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        if stores == "disk":
+            found.disk = Disk(folder / "disk")
+            if not found.disk.mount():
+                raise MissingTool("a disk of its own needs root")
+            stack.callback(found.disk.unmount)
+            found.settings["ASSAY_SIGNER__LEDGER"] = f"sqlite:///{folder}/disk/ledger.sqlite"
+        else:
+            found.postgres = PostgresServer(folder, dies_with_parent=True)
+            found.postgres.start()
+            stack.callback(found.postgres.stop)
+            for name, variable in (
+                ("ledger", "ASSAY_SIGNER__LEDGER"),
+                ("evidence", "ASSAY_EVIDENCE__STORE"),
+                ("requests", "ASSAY_INGEST__STORE"),
+            ):
+                found.settings[variable] = found.postgres.create_database(name)
+        yield found

@@ -1,0 +1,78 @@
+"""Fetches are small, and records far larger than a fetch are read all the same."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from assay_runtime.consumer import group_consumer
+from assay_runtime.settings import KafkaSection
+from assay_runtime.topic_admin import TopicSpec, ensure_topics
+from deploy.dev.broker import EmbeddedBroker
+
+PARTITIONS = 4
+LARGE = 6_000_000
+
+
+@pytest.fixture
+def topic() -> str:
+    return f"sizes.{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture(params=["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
+async def bootstrap(request: pytest.FixtureRequest, topic: str) -> AsyncIterator[str]:
+    if request.param == "embedded":
+        with EmbeddedBroker([(topic, PARTITIONS)]) as broker:
+            yield broker.bootstrap
+    else:
+        broker = request.getfixturevalue("kafka_broker")
+        configs = {"max.message.bytes": "8388608"}
+        await ensure_topics(broker.bootstrap, [TopicSpec(topic, PARTITIONS, 1, configs)])
+        yield broker.bootstrap
+
+
+async def test_a_record_larger_than_a_fetch_is_read(bootstrap: str, topic: str) -> None:
+    """S3.8 takes 4 MiB of wallet data: at the head of every partition at once, small ones
+    behind them, none is passed over and none blocks the rest."""
+    # The embedded broker keeps 5 MB per partition, so there the large ones stand in one only.
+    sizes = {p: LARGE // 2 if p else LARGE for p in range(PARTITIONS)}
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap, enable_idempotence=True, max_request_size=8_388_608
+    )
+    await producer.start()
+    try:
+        for partition, size in sizes.items():
+            large = b"%d " % partition + os.urandom(size)
+            await producer.send_and_wait(topic, large, partition=partition)
+        for number in range(400):
+            await producer.send(topic, b"%d" % number, partition=number % PARTITIONS)
+        await producer.flush()
+    finally:
+        await producer.stop()
+    consumer = group_consumer(KafkaSection(bootstrap=bootstrap), f"g.{topic}", "c")
+    seen = await _read(consumer, topic, 400 + PARTITIONS)
+    assert sorted(len(value) > 1_000_000 for value in seen).count(True) == PARTITIONS
+    assert len(set(seen)) == 400 + PARTITIONS
+
+
+async def _read(consumer: AIOKafkaConsumer, topic: str, wanted: int) -> list[bytes]:
+    places = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+    await consumer.start()
+    try:
+        consumer.assign(places)
+        lows = await consumer.beginning_offsets(places)
+        for place in places:
+            consumer.seek(place, lows[place])
+        seen: list[bytes] = []
+        async with asyncio.timeout(60):
+            while len(seen) < wanted:
+                for records in (await consumer.getmany(timeout_ms=200)).values():
+                    seen += [record.value for record in records]
+        return seen
+    finally:
+        await consumer.stop()
