@@ -15,6 +15,9 @@ import confluent_kafka
 
 _PRODUCER = 0
 _ERROR_BYTES = 512
+_PRODUCE = 0
+NOT_ENOUGH_REPLICAS = 19
+"""The error of a refused write: every client waits a little and tries again."""
 
 
 class EmbeddedBrokerError(Exception):
@@ -42,6 +45,12 @@ def _library() -> ctypes.CDLL:
         ("rd_kafka_mock_broker_set_down", number, [pointer, ctypes.c_int32]),
         ("rd_kafka_mock_broker_set_up", number, [pointer, ctypes.c_int32]),
         ("rd_kafka_mock_group_initial_rebalance_delay_ms", None, [pointer, ctypes.c_int32]),
+        # Followed by as many errors.
+        (
+            "rd_kafka_mock_partition_push_request_errors",
+            number,
+            [pointer, text, ctypes.c_int32, ctypes.c_int16, ctypes.c_size_t],
+        ),
     ):
         function = getattr(lib, name)
         function.restype, function.argtypes = result, arguments
@@ -85,6 +94,13 @@ class EmbeddedBroker:
 
     def resume(self) -> None:
         self._lib.rd_kafka_mock_broker_set_up(self._cluster, 1)
+
+    def refuse_writes(self, topic: str, partition: int, count: int) -> None:
+        """Refuse the next `count` writes to a partition; their clients try again."""
+        errors = [ctypes.c_int(NOT_ENOUGH_REPLICAS)] * count
+        self._lib.rd_kafka_mock_partition_push_request_errors(
+            self._cluster, topic.encode(), partition, _PRODUCE, count, *errors
+        )
 
     def stop(self) -> None:
         if self._cluster:

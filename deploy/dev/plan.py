@@ -12,7 +12,6 @@ API_PORT = 8080
 EVIDENCE_PORT = 8081
 SIGNER_PORT = 8082
 EMBEDDED_PARTITIONS = 4
-_READ_AHEAD_BYTES = 256 * 1024 * 1024
 
 
 class PlanError(ValueError):
@@ -90,8 +89,8 @@ class StackPlan:
         if self.broker.kind == "embedded":
             # The mock answers an empty fetch only after this long, whatever arrives meanwhile.
             env["ASSAY_KAFKA__FETCH_WAIT_MS"] = "10"
-            # It drops what is beyond 5 MB of a partition, read or not: memory keeps it instead.
-            env["ASSAY_KAFKA__READ_AHEAD_BYTES"] = str(_READ_AHEAD_BYTES)
+            # It makes writers wait for as long as a slow model leaves their topic unread.
+            env["ASSAY_KAFKA__SEND_DEADLINE_S"] = env["ASSAY_KAFKA__BUSY_STALL_S"] = "86400"
         store = "sqlite:///" + str(self.data / "{}.sqlite")
         processes = str(self.processes) if self.processes else ""
         own: dict[str, dict[str, str]] = {

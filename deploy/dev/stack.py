@@ -22,6 +22,7 @@ from deploy.dev import aggregator
 from deploy.dev.broker import EmbeddedBroker, EmbeddedBrokerError
 from deploy.dev.part_log import PartLog
 from deploy.dev.plan import EMBEDDED_PARTITIONS, SERVICES, StackPlan
+from deploy.dev.unread_guard import UnreadGuard, readers
 from deploy.kafka import jars
 from deploy.kafka.broker import Broker
 from deploy.kafka.catalogue_topics import create_missing
@@ -52,6 +53,7 @@ class Stack:
         self._plan = plan
         self._say = say
         self._embedded: EmbeddedBroker | None = None
+        self._guard: asyncio.Task[None] | None = None
         self._kafka: Broker | None = None
         self._parts: dict[str, Part] = {}
         self._aggregator: tuple[http.Server, asyncio.Task[None]] | None = None
@@ -130,6 +132,9 @@ class Stack:
             await asyncio.wait([task], timeout=5)
         if self._kafka:
             await self._ended(self._kafka.process)
+        if self._guard:
+            self._guard.cancel()
+            await asyncio.wait([self._guard])
         if self._embedded:
             await asyncio.to_thread(self._embedded.stop)
 
@@ -149,6 +154,8 @@ class Stack:
             except EmbeddedBrokerError as error:
                 raise ServerError(f"the embedded broker did not start: {error}") from error
             self.bootstrap = self._embedded.bootstrap
+            guard = UnreadGuard(self._embedded, readers(SERVICES), EMBEDDED_PARTITIONS, self._say)
+            self._guard = asyncio.create_task(guard.run())
             return
         if choice.kind == "kafka":
             await asyncio.to_thread(jars.fetch)

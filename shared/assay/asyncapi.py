@@ -10,7 +10,7 @@ from importlib.metadata import version
 from typing import Any
 
 from assay.contracts import schema_root
-from assay.events import EVENTS, InternalEvent
+from assay.events import EVENTS, GenerationAnswered, InternalEvent
 from assay.topics import Catalogue, Topic, catalogue
 
 FILE = "asyncapi.json"
@@ -123,6 +123,8 @@ def _headers(event: str) -> dict[str, Any]:
         mirrored = ("ce_requestid", "ce_tenantid", "ce_attempt")
         properties |= dict.fromkeys((*mirrored, "ce_subject", "ce_causationid"), _TEXT)
         required += mirrored
+    if event == GenerationAnswered.type:
+        properties["assay_duration_ms"] = _TEXT
     properties["traceparent"] = _TEXT
     return {"type": "object", "properties": properties, "required": required}
 

@@ -19,7 +19,7 @@ from assay_gate.process_cache import Caching
 from assay_gate.process_config import Shadow
 from assay_gate.process_endings import Policy
 from assay_gate.process_folder import ProcessError
-from assay_gate.prompt import PromptError, render
+from assay_gate.prompt import PromptError, render, schema_text
 from assay_gate.schema_refs import with_const
 from assay_gate.verdict import Problem, Verdict, problem
 from assay_gate.wire_schema import derive_wire_schema
@@ -81,6 +81,9 @@ class Process:
     _gate_config: GateConfig = field(repr=False)
     _input: jsonschema_rs.Draft202012Validator = field(repr=False)
     _wires: dict[tuple[str, tuple[bool, ...]], dict[str, Any]] = field(
+        repr=False, default_factory=dict
+    )
+    _shown: dict[tuple[str, tuple[bool, ...]], str | None] = field(
         repr=False, default_factory=dict
     )
     _gates: dict[str, Gate] = field(repr=False, default_factory=dict)
@@ -171,6 +174,14 @@ class Process:
             schema = with_const(schema, path, value)
         return schema
 
+    def _shown_text(self, step: str, record: Mapping[str, Any]) -> str | None:
+        """The shown schema as text, written once for each set of assigned values."""
+        held = tuple(a.holds(record) for a in self.step(step).assignments)
+        if (step, held) not in self._shown:
+            schema = self.shown_schema(step, record)
+            self._shown[step, held] = None if schema is None else schema_text(schema)
+        return self._shown[step, held]
+
     def render_prompt(
         self,
         step: str,
@@ -188,7 +199,7 @@ class Process:
         found = self.step(step)
         if found.template is None:
             raise PromptError(f"{self.id}: step {step!r} asks no model")
-        schema = self.shown_schema(step, record)
+        schema = self._shown_text(step, record)
         seen = {**self._fallback, **record, **self._fixed, **found.context, "unit_id": unit_id}
         return render(found.template, seen, schema, stricter=attempt > 1, feedback=feedback)
 

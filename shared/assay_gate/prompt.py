@@ -86,14 +86,15 @@ def _defined(value: Any) -> Any:
 def render(
     template: jinja2.Template,
     record: Mapping[str, Any],
-    schema: Mapping[str, Any] | None,
+    schema: str | None,
     *,
     stricter: bool,
     feedback: Sequence[Problem] = (),
 ) -> str:
     """The whole prompt: template, answer format and, on retries, seed 5's stricter block (S5.2).
 
-    The schema is always in the text, because a grammar alone is not shown to the model. Raises
+    `schema` is the output schema's text (`schema_text`), None where any JSON will do. It is always
+    in the prompt, because a grammar alone is not shown to the model. Raises
     PromptError for a field the template needs and the record lacks, and above MAX_PROMPT_BYTES.
     """
     name = template.name or "template"
@@ -113,15 +114,12 @@ def render(
     return data.decode()
 
 
-def _answer_format(schema: Mapping[str, Any] | None) -> str:
-    if schema is None:
-        return _ANSWER_WITHOUT_SCHEMA
-    return _ANSWER.replace("{schema}", schema_text(schema))
+def _answer_format(schema: str | None) -> str:
+    return _ANSWER_WITHOUT_SCHEMA if schema is None else _ANSWER.replace("{schema}", schema)
 
 
-def _stricter_block(schema: Mapping[str, Any] | None, feedback: Sequence[Problem]) -> str:
-    text = "any JSON value" if schema is None else schema_text(schema)
-    block = _STRICTER.replace("{schema}", text)
+def _stricter_block(schema: str | None, feedback: Sequence[Problem]) -> str:
+    block = _STRICTER.replace("{schema}", "any JSON value" if schema is None else schema)
     if feedback:
         block += f"\nPrevious error: {'; '.join(_told(p) for p in feedback[:MAX_FEEDBACK])}"
     return block.strip()

@@ -17,6 +17,8 @@ MAX_LIST = 64
 MAX_STRING_BYTES = 256
 _MAX_JSON_DEPTH = 4
 _JOINERS = "\u200c\u200d"
+# Printable ASCII and line feeds: every character stands for itself, as in most texts.
+_PLAIN = re.compile(r"[\x20-\x7e\n]*")
 _BRACKETS = str.maketrans({"<": "‹", ">": "›"})
 _FENCE = re.compile(r"`{3,}|~{3,}|-{3,}|={3,}|#{2,}|\*{3,}|_{3,}")
 _INSTRUCTION_TAG = re.compile(
@@ -72,7 +74,8 @@ def _neutral_value(value: Any, depth: int) -> Any:
 
 
 def _harmless(text: str) -> str:
-    text = "".join(_visible(char) for char in unicodedata.normalize("NFKC", text))
+    if not _PLAIN.fullmatch(text):
+        text = "".join(_visible(char) for char in unicodedata.normalize("NFKC", text))
     text = _FENCE.sub("…", text.translate(_BRACKETS))
     return _CONTROL_PHRASES.sub("[…]", _INSTRUCTION_TAG.sub("[…]", text))
 

@@ -24,7 +24,6 @@ from assay_runtime import metrics
 from assay_runtime.committer import Committer
 from assay_runtime.consumer import group_consumer
 from assay_runtime.positions import OnPause, Positions
-from assay_runtime.read_ahead import ReadAhead
 from assay_runtime.records import Position, Record
 from assay_runtime.settings import KafkaSection
 from assay_runtime.starting import StartingPositions, StoredPositions
@@ -83,8 +82,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         except BaseException:
             await consumer.stop()
             raise
-        most = self._kafka.read_ahead_bytes
-        self._consumer = ReadAhead(consumer, most) if most else consumer
+        self._consumer = consumer
 
     async def commit_regularly(self) -> None:
         """Runs beside the engine."""

@@ -42,9 +42,6 @@ class KafkaSection(Section):
     session_timeout_ms: int = Field(15_000, ge=1_000)
     drain_s: float = Field(5, ge=0, description="wait for running records on a rebalance")
     fetch_wait_ms: int = Field(50, ge=1, description="broker holds an empty fetch this long")
-    read_ahead_bytes: int = Field(
-        0, ge=0, description="read on into memory meanwhile, for a broker that keeps little"
-    )
     retry_delays_s: tuple[float, ...] = Field(
         (10, 60, 300), description="waits before a postponed record is tried again; []: none"
     )

@@ -1,6 +1,6 @@
 """The checker: were all requests answered exactly once, in order, verifiably and on the record?
 
-It reads Kafka and the stores and no service's own counters. `check` is pure; `check_run` reads.
+It judges what Kafka and the stores hold and no service's own counters. Pure.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from tests.fault.signing_rules import (
     check_signatures,
 )
 from tests.fault.store_rules import check_evidence, check_ledger, check_requests
-from tests.fault.stores import Stores, StoreUrls, read_stores
-from tests.fault.topic_reader import TopicLog, read_topics
+from tests.fault.stores import Stores
+from tests.fault.topic_reader import TopicLog
 
 
 def check(
@@ -41,11 +41,3 @@ def check(
         check_evidence(log, stores.evidence, findings)
         check_requests(log, stores.requests, asked, findings)
     return findings
-
-
-async def check_run(
-    bootstrap: str, stores: StoreUrls, asked: Collection[str], public_key: bytes
-) -> Findings:
-    """`check` on what a broker and the stores hold now."""
-    log = await read_topics(bootstrap)
-    return check(log, await read_stores(stores), asked, public_key)

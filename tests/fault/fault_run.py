@@ -6,26 +6,35 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from tests.fault.checker import check_run
-from tests.fault.faults import Planned, inflict
+from tests.fault.checker import check
+from tests.fault.faults import BROKER, Inflicted, Planned, Scene, inflict
 from tests.fault.findings import Findings
+from tests.fault.lineage_rules import check_repeated_calls
+from tests.fault.recovery import recovery_s
 from tests.fault.running_stack import RunningStack
 from tests.fault.settling import all_ended, quiet
-from tests.fault.workload import publish, submissions
+from tests.fault.stores import read_stores
+from tests.fault.surroundings import surroundings
+from tests.fault.topic_reader import read_topics
+from tests.fault.workload import Submission, publish, submissions
 
 Say = Callable[[str], None]
 MISBEHAVING = ("--fault-rate=0.3", "--hang-rate=0.02")
 _SETTLE_S = 120.0
+# A scorer that ends, stops or loses its partitions; a broker that does not take its answers.
+_LOSES_CALLS = ("scorer", BROKER)
 
 
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """What a run submits and under which conditions; times in seconds.
 
-    `spread_s` spreads the submissions over time (0: as fast as they go), `twice` is the share
-    submitted twice. `deadline_s` and `slots` are the scorer's.
+    `spread_s` spreads the submissions over time (0: as fast as they go). Shares of them are
+    submitted `twice`, come `late`, or are `bare` of wallet data. `deadline_s` and `slots` are the
+    scorer's. `stores` is "files", "disk" or "postgres" (see surroundings.py).
     """
 
     events: int
@@ -34,8 +43,11 @@ class RunPlan:
     broker: str
     model: str = "simulator"
     simulator: tuple[str, ...] = MISBEHAVING
+    stores: str = "files"
     spread_s: float = 0.0
     twice: float = 0.01
+    late: float = 0.0
+    bare: float = 0.0
     deadline_s: float = 2.0
     slots: int = 64
     patience_s: float = 60.0
@@ -49,15 +61,19 @@ class RunPlan:
             **self.environment,
         }
 
+    def work(self) -> list[Submission]:
+        return list(submissions(self.events, self.wallets, self.seed, bare=self.bare))
+
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """What the checker found, which faults met their part, and the seconds from the first
+    """What the checker found, which faults met their part with the seconds until it worked again
+    (None: nothing was left to do, or it cannot be seen), and the seconds from the first
     submission to the last ending."""
 
     plan: RunPlan
     findings: Findings
-    inflicted: Sequence[Planned]
+    inflicted: Sequence[tuple[Inflicted, float | None]]
     seconds: float
 
     @property
@@ -73,8 +89,13 @@ class RunResult:
             "wallets": plan.wallets,
             "seed": plan.seed,
             "broker": plan.broker,
+            "stores": plan.stores,
             "simulator": list(plan.simulator),
-            "faults": [str(planned) for planned in self.inflicted],
+            "faults": [
+                {"fault": str(met.planned), "recovery_s": recovery}
+                for met, recovery in self.inflicted
+            ],
+            "faults_missed": len(plan.schedule) - len(self.inflicted),
             "seconds": round(self.seconds, 1),
             "scores_per_s": round(self.findings.counts["signed"] / self.seconds, 1),
             "repeated_model_calls": self.findings.counts["repeated_model_calls"],
@@ -83,14 +104,27 @@ class RunResult:
         }
 
 
-async def run(plan: RunPlan, say: Say = lambda text: None) -> RunResult:
-    """Start a stack, submit, inflict, settle, check; everything is removed afterwards."""
-    with RunningStack(
-        plan.broker, model=plan.model, simulator=plan.simulator, environment=plan.settings()
-    ) as stack:
+async def run(
+    plan: RunPlan, say: Say = lambda text: None, *, data: Path | None = None
+) -> RunResult:
+    """Start a stack, submit, inflict, settle, check. Everything is removed afterwards, except
+    what the stack keeps in `data` where that is given."""
+    with (
+        surroundings(plan.stores) as around,
+        RunningStack(
+            plan.broker,
+            model=plan.model,
+            simulator=plan.simulator,
+            environment=plan.settings(),
+            settings=around.settings,
+            aggregator=around.aggregator.template,
+            data=data,
+        ) as stack,
+    ):
         say(f"stack on {stack.bootstrap} is ready; submitting {plan.events} events")
+        stores = around.stores(stack.data / "stack")
         started = time.monotonic()
-        work = list(submissions(plan.events, plan.wallets, plan.seed))
+        work = plan.work()
         asked = [item.request_id for item in work]
         told = 0
 
@@ -100,16 +134,29 @@ async def run(plan: RunPlan, say: Say = lambda text: None) -> RunResult:
                 told = ended
                 say(f"{ended} of {plan.events} ended after {time.monotonic() - started:.0f} s")
 
-        faults = asyncio.create_task(inflict(stack, plan.schedule))
+        faults = asyncio.create_task(inflict(Scene(stack, around), plan.schedule))
+        publishing = publish(
+            stack.bootstrap, work, seconds=plan.spread_s, twice=plan.twice, late=plan.late,
+            seed=plan.seed,
+        )  # fmt: skip
         _, ended = await asyncio.gather(
-            publish(stack.bootstrap, work, seconds=plan.spread_s, twice=plan.twice, seed=plan.seed),
+            publishing,
             all_ended(stack.bootstrap, asked, patience_s=plan.patience_s, progress=progress),
         )
         seconds = time.monotonic() - started
         inflicted = await faults
         say(f"{ended} of {plan.events} ended in {seconds:.0f} s; settling")
         # A call that still runs for an already ended request may last its whole deadline.
-        await quiet(stack, quiet_s=plan.deadline_s + 1.5, patience_s=_SETTLE_S)
+        quiet_s = plan.deadline_s + 1.5
+        await quiet(stack, quiet_s=quiet_s, patience_s=_SETTLE_S, evidence=stores.evidence)
         say("checking")
-        findings = await check_run(stack.bootstrap, stack.stores, asked, stack.public_key)
-        return RunResult(plan, findings, inflicted, seconds)
+        log = await read_topics(stack.bootstrap)
+        findings = check(log, await read_stores(stores), asked, stack.public_key)
+        check_repeated_calls(plan.slots * lost_calls(inflicted), findings)
+        met = [(fault, recovery_s(log, fault)) for fault in inflicted]
+        return RunResult(plan, findings, met, seconds)
+
+
+def lost_calls(inflicted: Sequence[Inflicted]) -> int:
+    """Faults at which calls in flight, up to one per slot, may have been lost."""
+    return sum(met.planned.part in _LOSES_CALLS for met in inflicted)

@@ -23,6 +23,7 @@ VIOLATIONS = {
     "evidence_twice": "an event that evidence holds more than once",
     "evidence_altered": "an evidence row that is not the record it names",
     "result_wrong": "the request table contradicts the topics",
+    "paid_again": "more model calls repeated than can have been in flight at the faults",
     "unread": "records the broker dropped, so that nothing can be said of them",
 }
 _SHOWN = 10

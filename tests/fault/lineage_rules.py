@@ -59,9 +59,19 @@ def check_lineage(log: TopicLog, findings: Findings) -> None:
             _check_purity(records, findings)
     answered = log.of(ANSWERED)
     findings.counts["model_answers"] = len(answered)
-    findings.counts["repeated_model_calls"] = len(answered) - len(
+    # Two answers to one request were two calls; the same answer twice was written twice.
+    findings.counts["repeated_model_calls"] = len({r.event_id for r in answered}) - len(
         {record.meta.get("causation_id") for record in answered}
     )
+
+
+def check_repeated_calls(allowed: int, findings: Findings) -> None:
+    """A call is paid again only where its answer was lost with its process: `allowed` is the calls
+    that may have been in flight at all the faults together."""
+    repeated = findings.counts["repeated_model_calls"]
+    findings.counts["repeated_model_calls_allowed"] = allowed
+    if repeated > allowed:
+        findings.add("paid_again", f"{repeated} calls repeated, {allowed} could be in flight")
 
 
 def _check_ids(topic: str, records: list[Seen], findings: Findings) -> None:

@@ -51,6 +51,10 @@ def table(result: RunResult) -> str:
     """Violations, counts and examples as lines for a terminal."""
     findings = result.findings
     lines = [f"{result.plan.events} events, {result.seconds:.0f} s, broker {result.plan.broker}"]
+    lines += [
+        f"  {'?' if recovery is None else f'{recovery:.1f} s':>8}  to go on after {met.planned}"
+        for met, recovery in result.inflicted
+    ]
     lines += [f"  {count:>8}  {name}" for name, count in sorted(findings.counts.items())]
     lines += [f"  {findings.of(kind):>8}  {kind}: {what}" for kind, what in VIOLATIONS.items()]
     for kind, texts in findings.violations.items():

@@ -10,48 +10,89 @@ import argparse
 import asyncio
 import json
 import logging
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.fault.fault_run import MISBEHAVING, RunPlan, RunResult, run
-from tests.fault.faults import drawn
+from tests.fault.faults import AGGREGATOR, BROKER, DISK, MODEL, POSTGRES, drawn
 from tests.fault.findings import VIOLATIONS
 from tests.fault.run_20k import table
+from tests.fault.surroundings import disk_possible, postgres_possible
 
 RESULT = Path("build/fault.json")
+KEPT = Path("build/fault")
+# Whoever is stopped is thrown out of its groups soon, and the aggregator's absence is waited out.
+QUICK = {
+    "ASSAY_KAFKA__SESSION_TIMEOUT_MS": "6000",
+    "ASSAY_KAFKA__RETRY_DELAYS_S": "[2, 4, 8]",
+    "ASSAY_INGEST__AGGREGATOR_DEADLINE_S": "3",
+}
 
 
 def main() -> int:
     options = _options()
     # Our own clients meet the broker's outages too, and say so line by line.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
+    kinds = stores_possible() if options.stores == "all" else [options.stores]
     results = []
     for number in range(options.runs):
         seed = options.seed + number
-        plan = RunPlan(
-            events=options.events,
-            wallets=options.wallets,
-            seed=seed,
-            broker=options.broker,
-            model=options.model,
-            # Calls that take a while are in flight when the scorer is killed.
-            simulator=(*MISBEHAVING, "--latency-ms=100", "--jitter-ms=200"),
-            spread_s=options.spread,
-            twice=0.02,
-            schedule=drawn(seed, options.spread, options.faults, broker=options.broker == "kafka"),
-            environment={"ASSAY_KAFKA__SESSION_TIMEOUT_MS": "6000"},
-        )
-        say(f"run {number + 1} of {options.runs}, seed {seed}:")
-        for planned in plan.schedule:
-            say(f"  {planned}")
-        result = asyncio.run(run(plan, say))
+        plan = planned(options, seed, kinds[seed % len(kinds)])
+        say(f"run {number + 1} of {options.runs}, seed {seed}, stores: {plan.stores}")
+        for fault in plan.schedule:
+            say(f"  {fault}")
+        data = KEPT / f"seed-{seed}"
+        shutil.rmtree(data, ignore_errors=True)
+        result = asyncio.run(run(plan, say, data=data))
         results.append(result)
         print(table(result), flush=True)
         _write(results)
+        if result.clean:
+            shutil.rmtree(data, ignore_errors=True)
+        else:
+            say(f"the stack's data and logs are kept in {data}")
     print(f"written to {RESULT}")
     return 0 if all(result.clean for result in results) else 1
+
+
+def stores_possible() -> list[str]:
+    """The kinds of stores that this machine can give, in turn for the seeds."""
+    found = ["files"]
+    if disk_possible():
+        found.append("disk")
+    else:
+        say("no full disk: mounting one of its own needs root")
+    if postgres_possible():
+        found.append("postgres")
+    else:
+        say("no PostgreSQL on this machine: its absence is not tried")
+    return found
+
+
+def planned(options: argparse.Namespace, seed: int, stores: str) -> RunPlan:
+    """The run of a seed: everything in it follows from the options and the seed."""
+    beside = {MODEL, AGGREGATOR}
+    beside |= {"disk": {DISK}, "postgres": {POSTGRES}}.get(stores, set())
+    beside |= {BROKER} if options.broker == "kafka" else set()
+    return RunPlan(
+        events=options.events,
+        wallets=options.wallets,
+        seed=seed,
+        broker=options.broker,
+        model=options.model,
+        # Calls that take a while are in flight when the scorer is killed.
+        simulator=(*MISBEHAVING, "--latency-ms=100", "--jitter-ms=200"),
+        stores=stores,
+        spread_s=options.spread,
+        twice=0.03,
+        late=0.03,
+        bare=0.05,
+        schedule=drawn(seed, options.spread, options.faults, parts=beside),
+        environment=QUICK,
+    )
 
 
 def say(text: str) -> None:
@@ -64,7 +105,15 @@ def _write(results: Sequence[RunResult]) -> None:
         "runs": len(shown),
         "events": sum(item["events"] for item in shown),
         "clean": all(item["clean"] for item in shown),
+        "faults": sum(len(item["faults"]) for item in shown),
+        "seeds": [item["seed"] for item in shown],
         "repeated_model_calls": sum(item["repeated_model_calls"] for item in shown),
+        "repeated_model_calls_allowed": sum(
+            item["counts"]["repeated_model_calls_allowed"] for item in shown
+        ),
+        "slowest_recovery_s": max(
+            (fault["recovery_s"] or 0 for item in shown for fault in item["faults"]), default=0
+        ),
         **{kind: sum(item[kind] for item in shown) for kind in VIOLATIONS},
         "each": shown,
     }
@@ -82,9 +131,11 @@ def _options() -> argparse.Namespace:
     add("--seed", type=int, default=1, help="of the first run; each further run adds 1")
     add("--events", type=int, default=2_000)
     add("--wallets", type=int, default=100)
-    add("--faults", type=int, default=8, help="in each run")
-    add("--spread", type=float, default=15.0, help="seconds over which events and faults come")
+    add("--faults", type=int, default=10, help="in each run")
+    add("--spread", type=float, default=20.0, help="seconds over which events and faults come")
     add("--broker", default="kafka", help="embedded, kafka or HOST:PORT")
+    add("--stores", default="all", choices=("all", "files", "disk", "postgres"),
+        help="where the services keep theirs; all: in turn")  # fmt: skip
     add("--model", default="simulator", help="as `assay up --model`")
     return parser.parse_args()
 

@@ -43,8 +43,11 @@ async def all_ended(
     return len(set(asked)) - len(open_)
 
 
-async def quiet(stack: RunningStack, *, quiet_s: float, patience_s: float) -> None:
-    """Until no topic has grown for `quiet_s` and evidence has read them all to their ends."""
+async def quiet(
+    stack: RunningStack, *, quiet_s: float, patience_s: float, evidence: str | None = None
+) -> None:
+    """Until no topic has grown for `quiet_s` and evidence has read them all to their ends;
+    `evidence` is its store's URL where that is not under the stack's data."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + patience_s
     ends: dict[tuple[str, int], int] = {}
@@ -53,7 +56,7 @@ async def quiet(stack: RunningStack, *, quiet_s: float, patience_s: float) -> No
         now = await end_offsets(stack.bootstrap)
         if now != ends:
             ends, since = now, loop.time()
-        behind = await _behind(stack, ends)
+        behind = await _behind(evidence or stack.stores.evidence, ends)
         if not behind and loop.time() - since >= quiet_s:
             return
         if loop.time() > deadline:
@@ -66,15 +69,15 @@ async def evidence_complete(stack: RunningStack, *, patience_s: float) -> None:
     """Until evidence has read every topic to where it ends now."""
     ends = await end_offsets(stack.bootstrap)
     deadline = asyncio.get_running_loop().time() + patience_s
-    while behind := await _behind(stack, ends):
+    while behind := await _behind(stack.stores.evidence, ends):
         if asyncio.get_running_loop().time() > deadline:
             raise NotSettled(f"evidence is behind on {len(behind)} partitions")
         await asyncio.sleep(0.05)
 
 
-async def _behind(stack: RunningStack, ends: dict[tuple[str, int], int]) -> list[tuple[str, int]]:
+async def _behind(evidence: str, ends: dict[tuple[str, int], int]) -> list[tuple[str, int]]:
     try:
-        read = await evidence_positions(stack.stores.evidence)
+        read = await evidence_positions(evidence)
     except sqlite3.OperationalError:
         return list(ends)  # the file is being made
     return [place for place, end in ends.items() if end > 0 and read.get(place, 0) < end]

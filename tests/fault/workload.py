@@ -40,15 +40,18 @@ class Submission:
 
 
 def submissions(
-    events: int, wallets: int, seed: int, *, tenant: str = "default"
+    events: int, wallets: int, seed: int, *, tenant: str = "default", bare: float = 0.0
 ) -> Iterator[Submission]:
-    """`events` requests spread over `wallets`, a third of them with a questionnaire."""
+    """`events` requests spread over `wallets`, a third of them with a questionnaire, a share
+    `bare` of them without wallet data, which the aggregator has to give."""
     draw = random.Random(seed)
     addresses = [f"0x{draw.getrandbits(160):040x}" for _ in range(wallets)]
     for number in range(events):
         address = draw.choice(addresses)
         event_id = f"{seed}-{number}"
         body: dict[str, object] = {"address": address, "evm_data": _record(address, draw)}
+        if bare and draw.random() < bare:
+            del body["evm_data"]
         if draw.random() < 1 / 3:
             question = {"question": "What is the loan for?", "answer": draw.choice(_PURPOSES)}
             body["questionnaire"] = [question]
@@ -106,14 +109,17 @@ async def publish(
     *,
     seconds: float = 0.0,
     twice: float = 0.0,
+    late: float = 0.0,
     seed: int = 0,
 ) -> None:
     """Publish in order, spread over about `seconds`; 0 is as fast as it goes.
 
     A share `twice` of the records is published again a little later, byte for byte, as a client
-    does that did not hear the first confirmation.
+    does that did not hear the first confirmation. A share `late` comes some records later than
+    its turn, as from publishers that do not wait for each other.
     """
     draw = random.Random(seed)
+    work = displaced(work, late, seed)
     again: list[Submission] = []
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -133,6 +139,13 @@ async def publish(
                 await asyncio.sleep(ahead)
         pending += [await _send(sender, item) for item in again]
         await asyncio.gather(*pending)
+
+
+def displaced(work: Sequence[Submission], share: float, seed: int) -> Sequence[Submission]:
+    """The same records, a share of them up to twenty places later."""
+    draw = random.Random(seed)
+    place = {n: n + draw.randrange(1, 21) if draw.random() < share else n for n in range(len(work))}
+    return [work[n] for n in sorted(place, key=lambda n: (place[n], n))]
 
 
 async def _send(sender: AIOKafkaProducer, item: Submission) -> asyncio.Future[object]:

@@ -45,14 +45,15 @@ class DirtyRecord:
         """The value at `path` and "", or None and why there is none."""
         value = self._record
         for depth, key in enumerate(path):
-            place = pointer(path[:depth]) or "the record"
             if not isinstance(value, Mapping):
+                place = pointer(path[:depth]) or "the record"
                 return None, f"{place} is {kind(value)}, not an object"
             self._report_error_key(value, path[:depth])
             value = value.get(key, _MISSING)
             if value is _MISSING:
-                gone = pointer(path[: depth + 1])
-                return None, "missing" if depth + 1 == len(path) else f"{gone} is missing"
+                if depth + 1 == len(path):
+                    return None, "missing"
+                return None, f"{pointer(path[: depth + 1])} is missing"
         return (None, "null") if value is None else (value, "")
 
     def section(self, path: Path) -> Mapping[str, Any]:
@@ -133,6 +134,8 @@ def excerpt(text: str) -> str:
 
 def printable(text: str) -> str:
     """Text with control characters, lone surrogates and the like as U+FFFD."""
+    if text.isprintable():
+        return text
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
 
 

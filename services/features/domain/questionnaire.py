@@ -42,7 +42,10 @@ def one_line(text: object, most: int) -> str:
     """Untrusted text on one line of at most `most` characters; "" for anything but text."""
     if not isinstance(text, str):
         return ""
-    visible = "".join(_visible(char) for char in text[: most * _READ_AHEAD])
+    visible = text[: most * _READ_AHEAD]
+    # Printable text has none of the categories that `_visible` looks for.
+    if not visible.isprintable():
+        visible = "".join(_visible(char) for char in visible)
     return " ".join(visible.split())[:most]
 
 
