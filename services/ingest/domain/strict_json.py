@@ -152,12 +152,11 @@ def _normalised(document: Any, limits: JsonLimits) -> tuple[Any, list[Note]]:
         if isinstance(node.container, dict):
             _clean_keys(node.container, node, notes)
         for key, value in _items(node.container):
-            if isinstance(value, (dict, list)):
-                nodes.append(_child(node, key, value, limits))
-            elif isinstance(value, str):
-                clean = scrubbed(value)
-                if clean is not value:
+            if isinstance(value, str):
+                if not value.isascii() and (clean := scrubbed(value)) is not value:
                     _replace(node, key, clean, "lone surrogate replaced with U+FFFD", notes)
+            elif isinstance(value, (dict, list)):
+                nodes.append(_child(node, key, value, limits))
             elif isinstance(value, float) and not math.isfinite(value):
                 _replace(node, key, None, "not a finite number, replaced with null", notes)
             elif isinstance(value, _LongNumber):
