@@ -74,7 +74,7 @@ class UnreadGuard:
         # Lower bounds: offsets of a group only grow.
         self._read: dict[Place, int] = dict.fromkeys(self._places, 0)
         self._record_bytes: dict[Place, float] = dict.fromkeys(self._places, 0.0)
-        self._full: set[Place] = set()
+        self._told: set[str] = set()
         self._client: Any = None
 
     async def run(self) -> None:
@@ -101,12 +101,12 @@ class UnreadGuard:
         near = [p for p in self._places if self._unread_bytes(p) > _MOST_UNREAD_BYTES / 2]
         if near:
             await self._ask_readers(near)
-        full = {p for p in near if self._unread_bytes(p) > _MOST_UNREAD_BYTES}
-        for place in full:
-            await self._refuse(place)
-        for place in full - self._full:
-            self._say(f"{place.topic}: writers wait until its readers have caught up")
-        self._full = full
+        for place in near:
+            if self._unread_bytes(place) > _MOST_UNREAD_BYTES:
+                await self._refuse(place)
+                if place.topic not in self._told:
+                    self._told.add(place.topic)
+                    self._say(f"{place.topic} is full: writers wait for its readers")
 
     def _unread_bytes(self, place: Place) -> float:
         return (self._ends[place] - self._read[place]) * self._record_bytes[place]
@@ -173,4 +173,5 @@ def _record_bytes(batch: bytes) -> float:
     """Of a record batch v2: its length and how many offsets it spans."""
     (length,) = struct.unpack_from(">i", batch, 8)
     (last,) = struct.unpack_from(">i", batch, 23)
-    return float(length + 12) / (last + 1)
+    size: float = (length + 12) / (last + 1)
+    return size

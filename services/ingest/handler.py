@@ -124,7 +124,7 @@ class IngestHandler:
         if known is not None and known.status in ENDED:
             return ()  # a repeat must not reach the model again
         if known is not None and known.accepted is not None:
-            return [self._message(delivery, known.accepted)]
+            return [_message(delivery, known.accepted)]
         try:
             accepted = await self._accept(delivery, submission)
         except AggregatorError as error:
@@ -139,15 +139,18 @@ class IngestHandler:
             return DeadLetter(
                 error.message, code=error.code, pointer=error.pointer, request_id=request_id
             )
-        known = await self._store.accept(request_id, content, accepted, _now_ms())
+        value = accepted.to_bytes()
+        known = await self._store.accept(request_id, content, value, _now_ms())
         if known.content_sha256 != content:
             return _other_content(delivery)
         if known.accepted is None:
             return ()  # another replica was so fast that it has ended meanwhile
-        return [self._message(delivery, known.accepted)]
+        return [_message(delivery, known.accepted, accepted if known.accepted == value else None)]
 
-    async def _accept(self, delivery: Delivery[Identity], submission: Submission) -> bytes:
-        """The accepted event's value; its time is the broker's, so a redelivery repeats it."""
+    async def _accept(
+        self, delivery: Delivery[Identity], submission: Submission
+    ) -> WalletEventAccepted:
+        """The accepted event; its time is the broker's, so a redelivery repeats it."""
         if submission.evm_data is not None:
             evm_data, sha256, source = submission.evm_data, submission.evm_sha256, "inline"
         elif self._aggregator is None:
@@ -172,24 +175,28 @@ class IngestHandler:
                 "evm_source": source,
                 "evm_sha256": sha256,
             }
-        ).to_bytes()
+        )
 
-    def _message(self, delivery: Delivery[Identity], accepted: bytes) -> Message:
-        event = WalletEventAccepted.model_validate_json(accepted)
-        log.info(
-            "wallet_event_accepted",
-            request_id=event.meta.request_id,
-            trace_id=delivery.span.trace_id,
-            evm_source=event.evm_source,
-            bytes=len(accepted),
-        )
-        return emit(
-            event,
-            topic=event.type,
-            source=SOURCE,
-            parent_id=event.meta.causation_id or delivery.id,
-            value=accepted,
-        )
+
+def _message(
+    delivery: Delivery[Identity], value: bytes, accepted: WalletEventAccepted | None = None
+) -> Message:
+    """The stored bytes as they are; `accepted` is what they say, where that is known."""
+    event = accepted or WalletEventAccepted.model_validate_json(value)
+    log.info(
+        "wallet_event_accepted",
+        request_id=event.meta.request_id,
+        trace_id=delivery.span.trace_id,
+        evm_source=event.evm_source,
+        bytes=len(value),
+    )
+    return emit(
+        event,
+        topic=event.type,
+        source=SOURCE,
+        parent_id=event.meta.causation_id or delivery.id,
+        value=value,
+    )
 
 
 def _code_of(error: AggregatorError) -> str:

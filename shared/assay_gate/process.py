@@ -25,7 +25,8 @@ from assay_gate.process_folder import Folder, ProcessError, read_folder
 from assay_gate.process_registry import ProcessRegistry, Version
 from assay_gate.process_schema import checked_assignments, read_schema
 from assay_gate.process_steps import StepConfig
-from assay_gate.prompt import PromptError, compile_templates
+from assay_gate.process_templates import read_templates
+from assay_gate.prompt import PromptError
 from assay_gate.rules.shape import rule_problems
 from assay_gate.verdict import GateError
 
@@ -87,10 +88,11 @@ def _build(files: Folder, config: ProcessConfig, found: Findings) -> Process | N
     with found.caught():
         given = read_schema(files, config.input_schema, "assay.input_schema")
         input_schema = given or input_schema
-    named, _, suffix = files.path.resolve().name.partition("@")
+    folder, _, suffix = files.path.resolve().name.partition("@")
     if suffix and config.version not in (None, suffix):
         found.mistake(CONFIG, "assay.version", f"is {config.version}, the folder says {suffix}")
-    templates = _templates(files, config, found)
+    named = {s.template: f"prompts.templates.{s.name}" for s in config.steps if s.template}
+    templates = read_templates(files, named, found)
     steps = []
     for step in config.steps:
         with found.caught():
@@ -108,7 +110,7 @@ def _build(files: Folder, config: ProcessConfig, found: Findings) -> Process | N
     if found.mistakes:
         return None
     process = Process(
-        id=config.id or named,
+        id=config.id or folder,
         version=config.version or suffix or f"sha256-{files.hash[:12]}",
         hash=files.hash,
         folder=files.path,
@@ -131,42 +133,6 @@ def _build(files: Folder, config: ProcessConfig, found: Findings) -> Process | N
     )
     check_result(process, found)
     return None if found.mistakes else process
-
-
-def _templates(
-    files: Folder, config: ProcessConfig, found: Findings
-) -> Mapping[str, jinja2.Template]:
-    """Every text file beside the named templates is open to `include`, by its relative name."""
-    sources: dict[str, str] = {}
-    for step in config.steps:
-        with found.caught():
-            if step.template:
-                key = f"prompts.templates.{step.name}"
-                sources[step.template] = files.text(step.template, key)
-    folders = {name.rpartition("/")[0] for name in sources}
-    for name in files.files:
-        folder, _, file = name.rpartition("/")
-        if folder in folders and file.endswith((".jinja2", ".j2")):
-            with found.caught():
-                sources.setdefault(name, files.text(name))
-                sources.setdefault(file, files.text(name))
-    compiled: dict[str, jinja2.Template] = {}
-    while len(compiled) < len(sources):
-        try:
-            compiled |= compile_templates(sources)
-        except PromptError as error:
-            named = _named_in(str(error), sources)
-            found.mistake(named, "", str(error).removeprefix(f"{named}: "))
-            text = sources.pop(named)
-            short = named.rpartition("/")[2]
-            if sources.get(short) == text:
-                sources.pop(short)
-    return compiled
-
-
-def _named_in(message: str, sources: Mapping[str, str]) -> str:
-    """The template a PromptError speaks of; its message begins with the name."""
-    return next(name for name in sources if message.startswith(f"{name}: "))
 
 
 def _step(

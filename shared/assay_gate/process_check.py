@@ -28,6 +28,7 @@ from assay_gate.process_keys import check_keys
 from assay_gate.process_registry import ProcessRegistry
 from assay_gate.process_schema import INJECTED, read_schema
 from assay_gate.process_steps import UNIT_EXPRESSIONS, StepConfig
+from assay_gate.process_templates import template_files
 from assay_gate.prompt import PromptError, compile_templates
 from assay_gate.template_fields import needed_fields, private_attributes
 from assay_gate.verdict import GateError
@@ -92,18 +93,16 @@ def _check(files: Folder, raw: Mapping[str, Any], found: Findings) -> None:
     check_keys(raw, found)
     config = parse_config(raw, Findings())
     fields = input_fields(files, config, _schema(files, config.input_schema), found)
-    sources = {
-        name: content.decode(errors="replace")
-        for name, content in files.files.items()
-        if name.endswith((".jinja2", ".j2")) or name in {step.template for step in config.steps}
-    }
+    named = [step.template for step in config.steps if step.template]
+    known = template_files(files, named)
+    sources = {name: files.files[file].decode(errors="replace") for name, file in known.items()}
     for step in config.steps:
         if step.program is not None:
             limits = _limits(config)
             try_program(step.program, fields, _where(raw, step.name), limits, found)
             continue
         if step.template in sources:
-            _check_template(sources, step, config, fields, found)
+            _check_template(sources, known, step, config, fields, found)
         schema = _schema(files, step.schema)
         if schema is not None and not config.own:
             _check_open(step.schema or "", schema, found)
@@ -111,17 +110,14 @@ def _check(files: Folder, raw: Mapping[str, Any], found: Findings) -> None:
 
 
 def _check_template(
-    sources: Mapping[str, str], step: StepConfig, config: ProcessConfig, fields: Fields,
-    found: Findings,
+    sources: Mapping[str, str], files: Mapping[str, str], step: StepConfig,
+    config: ProcessConfig, fields: Fields, found: Findings,
 ) -> None:  # fmt: skip
     known = {*fields.samples, *config.fallback, *config.fixed, *step.context}
-    beside = dict(sources)
-    for name, source in sources.items():
-        beside.setdefault(name.rpartition("/")[2], source)
     try:
-        compile_templates(beside)
-        needed = needed_fields(beside, step.template)
-        private = private_attributes(beside, step.template)
+        compile_templates(sources)
+        needed = needed_fields(sources, step.template)
+        private = private_attributes(sources, step.template)
     except PromptError:
         return  # said when the process was built
     for attribute in private:
@@ -129,9 +125,8 @@ def _check_template(
     for name, part in sorted(needed.items()):
         if name in known or fields.open:
             continue
-        file = part if part in sources else f"{step.template.rpartition('/')[0]}/{part}"
         message = f"step {step.name!r}: neither the input nor an earlier step has such a field"
-        found.mistake(file, name, message + hint(name, known))
+        found.mistake(files[part], name, message + hint(name, known))
 
 
 def _check_open(file: str, schema: Mapping[str, Any], found: Findings) -> None:

@@ -102,6 +102,8 @@ def render(
         body = template.render(record)
     except jinja2.UndefinedError as error:
         raise PromptError(f"{name}: {error}") from None
+    except RecursionError:
+        raise PromptError(f"{name}: includes itself, or nests too deep") from None
     except (jinja2.TemplateError, ArithmeticError, LookupError, TypeError, ValueError) as error:
         raise PromptError(f"{name}: {type(error).__name__}: {error}") from None
     parts = [body.strip(), _answer_format(schema).strip()]

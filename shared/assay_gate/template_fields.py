@@ -9,6 +9,8 @@ from jinja2 import meta, nodes
 
 from assay_gate.prompt import template_environment
 
+_LOADS = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
+
 
 def needed_fields(sources: Mapping[str, str], name: str) -> dict[str, str]:
     """Each field that `name` or a template it includes prints or asks for, with the template that
@@ -27,6 +29,24 @@ def private_attributes(sources: Mapping[str, str], name: str) -> list[str]:
     """Attributes that the sandbox refuses when the template is rendered."""
     tree = template_environment(sources).parse(sources[name])
     return sorted({n.attr for n in tree.find_all(nodes.Getattr) if n.attr.startswith("_")})
+
+
+def missing_includes(sources: Mapping[str, str], name: str) -> list[tuple[str, str]]:
+    """(template, name) of all that `name` and what it includes load by a name that is not there;
+    of a list of names one is enough, and `ignore missing` forgives."""
+    missing = []
+    for part, tree in _trees(template_environment(sources), sources, name):
+        for node in tree.find_all(_LOADS):
+            if getattr(node, "ignore_missing", False):
+                continue
+            try:
+                given = getattr(node, "template").as_const()  # noqa: B009 - no type names it
+            except nodes.Impossible:
+                continue  # chosen when it is rendered
+            names = [given] if isinstance(given, str) else list(given)
+            if not any(one in sources for one in names):
+                missing += [(part, str(one)) for one in names]
+    return missing
 
 
 def _trees(

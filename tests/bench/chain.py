@@ -67,7 +67,7 @@ def measure(
             try:
                 with HopChain(bootstrap, name, commands[variant], folder) as chain:
                     result = run_once(chain, warm_up, some)
-                    check(bootstrap, chain, some)
+                    check(bootstrap, chain, [*warm_up, *some])
             except ChainFailed as failure:
                 missing[variant] = str(failure)
                 say(f"chain: {variant} failed: {failure}")

@@ -63,9 +63,11 @@ class HopChain:
             for hop in range(hops)
             for copy in range(replicas)
         ]
+        # librdkafka would say on stderr that a broker which has ended cannot be reached.
+        quiet = {"bootstrap.servers": bootstrap, "log_level": 0}
         self._producer = Producer(
             {
-                "bootstrap.servers": bootstrap,
+                **quiet,
                 "enable.idempotence": True,
                 "linger.ms": 5,
                 "batch.size": 1_000_000,
@@ -74,8 +76,8 @@ class HopChain:
                 "queue.buffering.max.kbytes": 2_000_000,
             }
         )
-        self._watcher = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{name}.watch"})
-        self._admin = AdminClient({"bootstrap.servers": bootstrap})
+        self._watcher = Consumer({**quiet, "group.id": f"{name}.watch"})
+        self._admin = AdminClient(quiet)
 
     def __enter__(self) -> HopChain:
         made = self._admin.create_topics([NewTopic(t, self._partitions, 1) for t in self.topics])

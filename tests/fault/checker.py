@@ -21,17 +21,23 @@ from tests.fault.topic_reader import TopicLog
 
 
 def check(
-    log: TopicLog, stores: Stores | None, asked: Collection[str], public_key: bytes
+    log: TopicLog,
+    stores: Stores | None,
+    asked: Collection[str],
+    public_key: bytes,
+    *,
+    declared: Collection[str] = (),
 ) -> Findings:
     """What is wrong with a settled run.
 
     `asked` holds the request ids that were submitted, `public_key` the 33 bytes of the only key
-    that may have signed. Without `stores` the topics are checked alone.
+    that may have signed. Without `stores` the topics are checked alone. `declared` are requests
+    whose loss the run has brought about on purpose: they may have no ending.
     """
     findings = Findings()
     for partition, count in log.gone.items():
         findings.add("unread", f"{partition}: the first {count} records")
-    check_endings(log, asked, findings)
+    check_endings(log, asked, findings, declared)
     check_signatures(log, public_key, findings)
     check_order(log, findings)
     check_lineage(log, findings)
@@ -39,5 +45,5 @@ def check(
     if stores is not None:
         check_ledger(log, stores.ledger, findings)
         check_evidence(log, stores.evidence, findings)
-        check_requests(log, stores.requests, asked, findings)
+        check_requests(log, stores.requests, set(asked) - set(declared), findings)
     return findings

@@ -198,13 +198,13 @@ def each_service_once(seed: int, within_s: float, fault: str = "kill -9") -> lis
 
 
 def drawn(seed: int, within_s: float, count: int, *, parts: Collection[str]) -> list[Planned]:
-    """`count` faults of any kind at any time, drawn from the seed; `parts` are those beside the
-    services that can be met. Half of the faults are the services'."""
+    """`count` faults of any kind at any time, drawn from the seed: one of each of `parts`, which
+    stand beside the services, and the rest of the services'."""
     draw = random.Random(seed)
-    beside = sorted(parts)
+    met = draw.sample(sorted(parts), k=min(count, len(parts)))
+    met += [draw.choice(SERVICES) for _ in range(count - len(met))]
     planned = []
-    for _ in range(count):
-        part = draw.choice(beside if beside and draw.random() < 0.5 else SERVICES)
+    for part in met:
         fault = draw.choice(sorted(ON_PARTS[part]))
         lasts_s = round(draw.uniform(*_LASTS.get(fault, (0.0, 0.0))), 1)
         planned.append(Planned(draw.uniform(0.0, within_s), fault, part, lasts_s))

@@ -106,9 +106,9 @@ class RunningStack:
         folder = stack / "kafka" if name == "broker" else stack / "run"
         return OwnedProcess(folder / f"{name}.pid", folder / f"{name}.log")
 
-    def replica(self, name: str) -> OwnedProcess | None:
-        """Another process of a running service, with its settings and a port of its own; None
-        while the service itself does not run."""
+    def replica(self, name: str, settings: Mapping[str, str] | None = None) -> OwnedProcess | None:
+        """Another process of a running service, with its settings, some replaced, and a port of
+        its own; None while the service itself does not run."""
         pid = self.part(name).pid
         if pid is None:
             return None
@@ -117,7 +117,10 @@ class RunningStack:
         except OSError:
             return None
         pairs = (item.decode().partition("=") for item in raw.split(b"\0") if item)
-        environment = {key: value for key, _, value in pairs} | {"ASSAY_HTTP__PORT": "0"}
+        environment = {key: value for key, _, value in pairs} | {
+            "ASSAY_HTTP__PORT": "0",
+            **(settings or {}),
+        }
         self._replicas += 1
         place = self.data / f"{name}-{self._replicas}"
         process = OwnedProcess(place.with_suffix(".pid"), place.with_suffix(".log"))

@@ -24,8 +24,11 @@ def distinct(records: Collection[Seen]) -> Iterator[Seen]:
             yield record
 
 
-def check_endings(log: TopicLog, asked: Collection[str], findings: Findings) -> None:
-    """Every request has ended, in exactly one signed score where in any."""
+def check_endings(
+    log: TopicLog, asked: Collection[str], findings: Findings, declared: Collection[str] = ()
+) -> None:
+    """Every request has ended, in exactly one signed score where in any; those whose loss is
+    `declared` need not have."""
     signed: dict[str, list[Seen]] = defaultdict(list)
     for record in distinct(log.of(SIGNED)):
         signed[record.request_id].append(record)
@@ -54,6 +57,8 @@ def check_endings(log: TopicLog, asked: Collection[str], findings: Findings) -> 
             counts["rejected"] += 1
         elif request in buried:
             counts["dead_lettered"] += 1
+        elif request in declared:
+            counts["declared_lost"] += 1
         else:
             findings.add("lost", f"request {request}")
     for request in sorted(signed.keys() - set(asked)):

@@ -82,6 +82,28 @@ def test_a_planted_loss(run: SyntheticRun, work: list[Submission]) -> None:
     assert work[4].request_id in found(run).violations["lost"][0]
 
 
+def test_a_declared_loss_is_no_other_loss(run: SyntheticRun, work: list[Submission]) -> None:
+    """Issue 6: what retention was made to remove may be lost; what is lost beside it is found."""
+    run.request(work[4], signed=False)
+    declared = check(run.log(), run.stores(), run.asked, PUBLIC_KEY, declared=[work[4].request_id])
+    assert kinds(declared) == set()
+    assert declared.counts["declared_lost"] == 1
+    other = check(run.log(), run.stores(), run.asked, PUBLIC_KEY, declared=[work[0].request_id])
+    assert kinds(other) == {"lost", "result_wrong"}
+    assert other.counts["declared_lost"] == 0
+
+
+def test_what_was_read_in_time_is_not_gone(run: SyntheticRun) -> None:
+    """A log read before records were removed makes up for them, and for no others."""
+    whole = run.log()
+    for topic in (SIGNED, SUBMITTED):
+        run.records[topic] = run.records[topic][2:]
+    rest = TopicLog(run.log().records, {f"{SIGNED}/0": 2, f"{SUBMITTED}/0": 2})
+    assert check(rest.with_earlier(whole), None, run.asked, PUBLIC_KEY).clean
+    earlier = TopicLog({topic: records[1:] for topic, records in whole.records.items()})
+    assert rest.with_earlier(earlier).gone == {f"{SIGNED}/0": 1, f"{SUBMITTED}/0": 1}
+
+
 @pytest.mark.parametrize(("ends_as", "lost"), [("withheld", 0), ("fallback_score", 1)])
 def test_a_terminal_rejection_is_an_ending(
     run: SyntheticRun, work: list[Submission], ends_as: str, lost: int

@@ -18,7 +18,7 @@ EVENTS = 400
 FAULTS_S = 4.0
 
 
-def _kafka_or_skip() -> None:
+def kafka_or_skip() -> None:
     try:
         jars.fetch()
         ensure_java(jars.BUILD)
@@ -35,7 +35,7 @@ async def test_every_service_killed_once(broker: str) -> None:
     """X.2, X.6: kill -9 of each service while wallets are scored by a misbehaving model; every
     request has exactly one signed score, in order, with its evidence."""
     if broker == "kafka":
-        _kafka_or_skip()
+        kafka_or_skip()
     plan = RunPlan(
         events=EVENTS,
         wallets=40,

@@ -30,6 +30,24 @@ class TopicLog:
     def of(self, topic: str) -> list[Seen]:
         return self.records.get(topic, [])
 
+    def with_earlier(self, earlier: TopicLog) -> TopicLog:
+        """This log and what an earlier one of the same broker still had; nothing counts as gone
+        that the earlier one had read to where this one begins."""
+        records: dict[str, list[Seen]] = {}
+        for topic in self.records.keys() | earlier.records.keys():
+            places = {record.place: record for record in (*earlier.of(topic), *self.of(topic))}
+            records[topic] = [places[place] for place in sorted(places)]
+        gone = {}
+        for name, low in self.gone.items():
+            topic, _, number = name.rpartition("/")
+            there = sum(
+                record.partition == int(number) and record.offset < low
+                for record in records.get(topic, ())
+            )
+            if there < low:
+                gone[name] = low - there
+        return TopicLog(records, gone)
+
 
 async def read_topics(bootstrap: str, *, tenant: str = "default", log: str = "") -> TopicLog:
     """A snapshot up to the ends as they are when this is called.

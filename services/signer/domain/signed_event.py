@@ -83,8 +83,10 @@ class UnsignedScore:
     message: bytes
     content: dict[str, Any]
 
-    def signed(self, network: str, kid: str, public_key: bytes, signature: bytes) -> bytes:
-        """The signed event's value."""
+    def signed(
+        self, network: str, kid: str, public_key: bytes, signature: bytes
+    ) -> WalletScoreSigned:
+        """The signed event."""
         attestation = Attestation(
             scheme=SCHEME,
             network=network,
@@ -92,9 +94,7 @@ class UnsignedScore:
             public_key=public_key.hex(),
             signature=signature.hex(),
         )
-        return WalletScoreSigned.model_validate(
-            {**self.content, "attestations": [attestation]}
-        ).to_bytes()
+        return WalletScoreSigned.model_validate({**self.content, "attestations": [attestation]})
 
 
 def unsigned_score(body: bytes, timestamp_ms: int) -> UnsignedScore:
