@@ -86,7 +86,7 @@ def _published(delivery: Delivery[WalletScoreValidated], outcome: SignedOutcome)
 
 def _message(delivery: Delivery[WalletScoreValidated], signed: Signed) -> Message:
     """The stored bytes as they are; a repeat is byte-identical, event id included."""
-    event = signed.event or WalletScoreSigned.model_validate_json(signed.value)
+    event = WalletScoreSigned.model_validate_json(signed.value)
     message = emit(
         event,
         topic=event.type,

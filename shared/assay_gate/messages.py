@@ -79,7 +79,8 @@ def _measured(kind: str, instance: Any) -> str:
 
 def _type(details: dict[str, Any], instance: Any) -> str:
     wanted = " or ".join(sorted(details["types"]))
-    return f"must be {wanted}, got {type_name(instance)} {shown(instance)}"
+    got = "null" if instance is None else f"{type_name(instance)} {shown(instance)}"
+    return f"must be {wanted}, got {got}"
 
 
 def _unexpected(details: dict[str, Any], _: Any) -> str:

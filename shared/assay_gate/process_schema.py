@@ -31,7 +31,8 @@ def read_schema(files: Folder, name: str | None, key: str) -> dict[str, Any] | N
         raise ProcessError(name, "", str(error)) from None
     except (jsonschema_rs.ValidationError, ValueError) as error:
         reason = getattr(error, "message", str(error))
-        raise ProcessError(name, "", f"is no JSON Schema (2020-12): {reason[:300]}") from None
+        place = ".".join(str(part) for part in getattr(error, "instance_path", ()))
+        raise ProcessError(name, place, f"is no JSON Schema (2020-12): {reason[:300]}") from None
     return _without_injected(schema)
 
 

@@ -149,7 +149,9 @@ def main(name: str, model: type[S], build: Callable[[S], Service]) -> None:
     try:
         settings = load(model)
         logging.configure(settings.log, name)
-        sys.exit(asyncio.run(_to_the_end(build(settings), settings)))
+        with _Ending() as ending:
+            code = asyncio.run(_to_the_end(build(settings), settings, ending))
+        sys.exit(code)
     except SettingsError as error:
         print(f"{name}: settings are not usable\n{error}", file=sys.stderr)
         sys.exit(2)
@@ -158,9 +160,8 @@ def main(name: str, model: type[S], build: Callable[[S], Service]) -> None:
         sys.exit(1)
 
 
-async def _to_the_end(service: Service, settings: Settings) -> int:
-    """Exit code of `run`. Everything is committed and closed by then, so nothing may keep the
-    process any longer: no handler that ignores its cancellation, and no thread."""
+async def _to_the_end(service: Service, settings: Settings, ending: _Ending) -> int:
+    """Exit code of `run`, after which the loop is expected to end."""
     code = 1
     try:
         await run(service, settings)
@@ -171,10 +172,27 @@ async def _to_the_end(service: Service, settings: Settings) -> int:
         raise
     except Exception:
         log.exception("crashed")
-    last = threading.Timer(_LAST_S, _leave, [code])
-    last.daemon = True
-    last.start()
+    ending.begin(code)
     return code
+
+
+class _Ending:
+    """Ends the process where the loop does not: everything is committed and closed by then, so
+    no handler that ignores its cancellation and no thread may keep it any longer."""
+
+    _timer: threading.Timer | None = None
+
+    def begin(self, code: int) -> None:
+        self._timer = threading.Timer(_LAST_S, _leave, [code])
+        self._timer.daemon = True
+        self._timer.start()
+
+    def __enter__(self) -> _Ending:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 def _leave(code: int) -> None:

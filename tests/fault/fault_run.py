@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from assay.topics import catalogue
 from tests.fault.checker import check
 from tests.fault.faults import BROKER, Inflicted, Planned, Scene, inflict
 from tests.fault.findings import Findings
@@ -18,7 +19,7 @@ from tests.fault.running_stack import RunningStack
 from tests.fault.settling import all_ended, quiet
 from tests.fault.stores import read_stores
 from tests.fault.surroundings import surroundings
-from tests.fault.topic_reader import read_topics
+from tests.fault.topic_reader import end_offsets, read_topics
 from tests.fault.workload import Submission, publish, submissions
 
 Say = Callable[[str], None]
@@ -153,6 +154,8 @@ async def run(
         log = await read_topics(stack.bootstrap)
         findings = check(log, await read_stores(stores), asked, stack.public_key)
         check_repeated_calls(plan.slots * lost_calls(inflicted), findings)
+        tiers = [topic.name for topic in catalogue().retries()]
+        findings.counts["postponed"] = sum((await end_offsets(stack.bootstrap, tiers)).values())
         met = [(fault, recovery_s(log, fault)) for fault in inflicted]
         return RunResult(plan, findings, met, seconds)
 

@@ -33,7 +33,7 @@ QUICK = {
 
 
 def main() -> int:
-    options = _options()
+    options = parsed()
     # Our own clients meet the broker's outages too, and say so line by line.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     kinds = stores_possible() if options.stores == "all" else [options.stores]
@@ -50,7 +50,7 @@ def main() -> int:
         results.append(result)
         print(table(result), flush=True)
         _write(results)
-        if result.clean:
+        if result.clean and not options.keep:
             shutil.rmtree(data, ignore_errors=True)
         else:
             say(f"the stack's data and logs are kept in {data}")
@@ -121,7 +121,8 @@ def _write(results: Sequence[RunResult]) -> None:
     RESULT.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
-def _options() -> argparse.Namespace:
+def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The command's options, or those given."""
     parser = argparse.ArgumentParser(
         prog="python -m tests.fault.run_faults",
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
@@ -137,7 +138,8 @@ def _options() -> argparse.Namespace:
     add("--stores", default="all", choices=("all", "files", "disk", "postgres"),
         help="where the services keep theirs; all: in turn")  # fmt: skip
     add("--model", default="simulator", help="as `assay up --model`")
-    return parser.parse_args()
+    add("--keep", action="store_true", help=f"{KEPT}/seed-N also of clean runs")
+    return parser.parse_args(arguments)
 
 
 if __name__ == "__main__":

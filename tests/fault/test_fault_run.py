@@ -1,6 +1,6 @@
-"""The short fault run: every service killed once, on both brokers (SPEC X.2, X.4, X.6).
+"""The short fault runs, one on each broker (SPEC X.2, X.4, X.6).
 
-The long one is `python -m tests.fault.run_20k`.
+The long ones are `make fault` and `make fault-20k`.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from deploy.owned_process import MissingTool
 from tests.conftest import REQUIRED
 from tests.fault.fault_run import MISBEHAVING, RunPlan, run
 from tests.fault.faults import each_service_once
+from tests.fault.run_faults import parsed, planned
+from tests.fault.surroundings import disk_possible, postgres_possible
 
 EVENTS = 400
 FAULTS_S = 4.0
@@ -30,17 +32,14 @@ def kafka_or_skip() -> None:
 
 @pytest.mark.fault
 @pytest.mark.slow
-@pytest.mark.parametrize("broker", ["embedded", pytest.param("kafka", marks=pytest.mark.kafka)])
-async def test_every_service_killed_once(broker: str) -> None:
+async def test_every_service_killed_once() -> None:
     """X.2, X.6: kill -9 of each service while wallets are scored by a misbehaving model; every
     request has exactly one signed score, in order, with its evidence."""
-    if broker == "kafka":
-        kafka_or_skip()
     plan = RunPlan(
         events=EVENTS,
         wallets=40,
         seed=11,
-        broker=broker,
+        broker="embedded",
         twice=0.05,
         deadline_s=1.0,
         patience_s=30.0,
@@ -55,3 +54,21 @@ async def test_every_service_killed_once(broker: str) -> None:
     assert len(result.inflicted) == len(plan.schedule) == 6
     assert found.counts["signed"] == EVENTS
     assert found.counts["retried_requests"] > 0
+
+
+@pytest.mark.fault
+@pytest.mark.slow
+@pytest.mark.kafka
+@pytest.mark.parametrize("stores", ["disk", "postgres"])
+async def test_faults_of_every_kind(stores: str) -> None:
+    """X.2, X.4, X.6: a real Kafka, the model, the aggregator and the stores go away and come back,
+    services die, stop, join and leave, and submissions come twice and late: as `make fault`, in
+    short."""
+    kafka_or_skip()
+    if not {"disk": disk_possible, "postgres": postgres_possible}[stores]():
+        pytest.skip(f"this machine has no {stores} to take away")
+    options = parsed(["--events=200", "--wallets=30", "--faults=7", "--spread=6"])
+    result = await run(planned(options, 5 if stores == "disk" else 6, stores))
+    assert result.findings.violations == {}
+    assert len(result.inflicted) >= 6
+    assert result.clean

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -69,12 +70,14 @@ async def read_topics(bootstrap: str, *, tenant: str = "default", log: str = "")
         await consumer.stop()
 
 
-async def end_offsets(bootstrap: str) -> dict[tuple[str, int], int]:
-    """The next offset of every partition of the catalogue's topics."""
+async def end_offsets(
+    bootstrap: str, topics: Collection[str] | None = None
+) -> dict[tuple[str, int], int]:
+    """The next offset of every partition of the topics; None: of all that evidence keeps."""
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
     await consumer.start()
     try:
-        tps = await _partitions(bootstrap)
+        tps = await _partitions(bootstrap, topics)
         # Without an assignment each topic's leader is looked up alone, a tenth of a second each.
         consumer.assign(tps)
         ends = await consumer.end_offsets(tps)
@@ -83,12 +86,17 @@ async def end_offsets(bootstrap: str) -> dict[tuple[str, int], int]:
         await consumer.stop()
 
 
-async def _partitions(bootstrap: str) -> list[TopicPartition]:
-    """All partitions of the catalogue's topics; LookupError where the broker lacks a topic."""
+async def _partitions(
+    bootstrap: str, topics: Collection[str] | None = None
+) -> list[TopicPartition]:
+    """All partitions of the topics, None: of all that evidence keeps; LookupError where the broker
+    lacks one."""
+    if topics is None:
+        topics = [topic.name for topic in catalogue().everything()]
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
     try:
-        described = await admin.describe_topics([t.name for t in catalogue().everything()])
+        described = await admin.describe_topics(list(topics))
     finally:
         await admin.close()
     found = {topic["topic"]: topic["partitions"] for topic in described}

@@ -13,9 +13,12 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.structs import OffsetAndMetadata
 
 from assay.envelope import Message
 from assay.topics import dead_letter_name
+from assay_runtime.consumer import committed_offsets
+from assay_runtime.finished import from_metadata
 from assay_runtime.health import Health
 from assay_runtime.pipeline import Pipeline, Runner
 from assay_runtime.records import Delivery, raw_decoder
@@ -121,15 +124,27 @@ async def ends(bootstrap: str, topic: str) -> dict[int, int]:
 
 async def committed(bootstrap: str, names: Names) -> dict[int, int]:
     """The group's offsets by partition, 0 where it has none."""
+    return {n: at.offset for n, at in (await _group(bootstrap, names)).items()}
+
+
+async def done(bootstrap: str, names: Names) -> int:
+    """Records that the group's commits say are done, with those above the offsets."""
+    count = 0
+    for at in (await _group(bootstrap, names)).values():
+        finished = from_metadata(at.metadata, at.offset, "")
+        count += at.offset + (finished.count() if finished else 0)
+    return count
+
+
+async def _group(bootstrap: str, names: Names) -> dict[int, OffsetAndMetadata]:
     consumer = AIOKafkaConsumer(
         bootstrap_servers=bootstrap, group_id=names.group, enable_auto_commit=False
     )
     await consumer.start()
     try:
-        return {
-            n: await consumer.committed(TopicPartition(names.source, n)) or 0
-            for n in range(PARTITIONS)
-        }
+        tps = [TopicPartition(names.source, n) for n in range(PARTITIONS)]
+        found = await committed_offsets(consumer, tps)
+        return {tp.partition: found.get(tp, OffsetAndMetadata(0, "")) for tp in tps}
     finally:
         await consumer.stop()
 

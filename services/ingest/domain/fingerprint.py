@@ -19,15 +19,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 
-# `json.dumps` with options makes an encoder for every call.
-_encode = json.JSONEncoder(
-    sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
-).encode
-
-
 def canonical_bytes(value: Any) -> bytes:
     """Canonical JSON of a normalised value; ValueError for NaN, Infinity and lone surrogates."""
-    return _encode(value).encode()
+    return json.dumps(
+        value, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False
+    ).encode()
 
 
 def canonical_evm_bytes(evm_data: Mapping[str, Any]) -> bytes:

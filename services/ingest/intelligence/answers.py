@@ -17,6 +17,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from assay.submission import SubmissionError
+from assay_gate.chain import EXPRESSION_FAILED
 from assay_gate.paths import parse_path
 from assay_gate.verdict import GateError
 from assay_runtime.problem_handlers import problem_handlers
@@ -121,6 +122,8 @@ def _failure(status: str, outcome: Mapping[str, Any]) -> ApiError:
         )  # fmt: skip
     if status == "rejected":
         message = "Failed to generate valid response after retry"
+        if any(error.get("rule") == EXPRESSION_FAILED for error in outcome.get("errors", ())):
+            message = "A step that computes fields failed on this input"
         return ApiError(500, "OUTPUT_VALIDATION_FAILED", message, issues=issues)
     if code == "invalid_input":
         for each in issues:

@@ -25,7 +25,9 @@ def read_input(body: bytes, process: Process, limits: JsonLimits) -> dict[str, A
 
     SubmissionError for what is no JSON, ApiError with its issues for what is no input.
     """
-    document, _ = read_json(body, limits)
+    document, notes = read_json(body, limits)
+    if notes:  # wallet data may be dirty; what a caller asks is never changed behind its back
+        raise _refused([issue(_path(note.path), _fault(note.reason)) for note in notes[:20]])
     if not isinstance(document, dict):
         raise _refused([issue((), "the body must be a JSON object")])
     given = document
@@ -55,6 +57,17 @@ def generation_request(
     meta = request_meta(process, Meta(request_id=identity, tenant_id=tenant, wallet=wallet))
     event = GenerationRequested(meta=meta, input=given)
     return emit(event, topic=event.type, source=SOURCE, parent_id=identity)
+
+
+def _path(pointer: str) -> list[str | int]:
+    tokens = [token.replace("~1", "/").replace("~0", "~") for token in pointer.split("/")[1:]]
+    tokens = tokens[1:] if tokens[:1] == ["input"] else tokens
+    return [int(token) if token.isdecimal() else token for token in tokens]
+
+
+def _fault(reason: str) -> str:
+    """What was wrong, without what became of it: here nothing did."""
+    return reason.partition("replaced")[0].rstrip(" ,")
 
 
 def _refused(issues: list[dict[str, Any]]) -> ApiError:

@@ -83,10 +83,8 @@ class UnsignedScore:
     message: bytes
     content: dict[str, Any]
 
-    def signed(
-        self, network: str, kid: str, public_key: bytes, signature: bytes
-    ) -> WalletScoreSigned:
-        """The signed event."""
+    def signed(self, network: str, kid: str, public_key: bytes, signature: bytes) -> bytes:
+        """The signed event's value."""
         attestation = Attestation(
             scheme=SCHEME,
             network=network,
@@ -94,7 +92,9 @@ class UnsignedScore:
             public_key=public_key.hex(),
             signature=signature.hex(),
         )
-        return WalletScoreSigned.model_validate({**self.content, "attestations": [attestation]})
+        return WalletScoreSigned.model_validate(
+            {**self.content, "attestations": [attestation]}
+        ).to_bytes()
 
 
 def unsigned_score(body: bytes, timestamp_ms: int) -> UnsignedScore:

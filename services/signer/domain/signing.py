@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from assay.attestation import (
     EncodingError,
@@ -12,7 +12,6 @@ from assay.attestation import (
     normalise_low_s,
     verify_message,
 )
-from assay.events import WalletScoreSigned
 from assay.wallet import AddressError
 from services.signer.domain.ports import Ledger, Signature, SigningKey
 from services.signer.domain.reservation import (
@@ -34,15 +33,11 @@ from services.signer.domain.signed_event import (
 
 @dataclass(frozen=True, slots=True)
 class Signed:
-    """The request's one signed event; `repeat` where it had been signed before.
-
-    `event` is what the value says where it was made just now, so that nobody need read it again.
-    """
+    """The request's one signed event; `repeat` where it had been signed before."""
 
     event_id: str
     value: bytes
     repeat: bool
-    event: WalletScoreSigned | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +81,12 @@ class Signer:
             if isinstance(reservation, Reserved)
         ]
         finished: list[Finished] = []
-        made: dict[str, WalletScoreSigned] = {}
         if open_claims:
             signatures = await asyncio.to_thread(self._sign_all, open_claims)
-            finished = await self._ledger.finish([signature for signature, _ in signatures])
-            made = {signature.event_id: event for signature, event in signatures}
+            finished = await self._ledger.finish(signatures)
         signed, reserved = iter(finished), iter(reservations)
         return [
-            claim if isinstance(claim, Refused) else _outcome(next(reserved), signed, made)
+            claim if isinstance(claim, Refused) else _outcome(next(reserved), signed)
             for claim in claims
         ]
 
@@ -107,34 +100,24 @@ class Signer:
         except Unsignable as error:
             return Refused(error.pointer, str(error))
 
-    def _sign_all(
-        self, claims: Sequence[tuple[Claim, Reserved]]
-    ) -> list[tuple[Signature, WalletScoreSigned]]:
+    def _sign_all(self, claims: Sequence[tuple[Claim, Reserved]]) -> list[Signature]:
         return [self._sign(claim, reservation) for claim, reservation in claims]
 
-    def _sign(
-        self, claim: Claim, reservation: Reserved
-    ) -> tuple[Signature, WalletScoreSigned]:
+    def _sign(self, claim: Claim, reservation: Reserved) -> Signature:
         unsigned = unsigned_score(reservation.body, reservation.timestamp_ms)
         try:
             signature = normalise_low_s(self._key.sign(unsigned.message))
             verify_message(self._key.public_key, unsigned.message, signature)
         except SignatureError as error:
             raise KeyFault(f"key {self._key.kid}: {error}") from error
-        event = unsigned.signed(self._network, self._key.kid, self._key.public_key, signature)
-        value = event.to_bytes()
-        event_id = signed_event_id(claim.source_event_id, value)
-        return Signature(claim.request, event_id, value), event
+        value = unsigned.signed(self._network, self._key.kid, self._key.public_key, signature)
+        return Signature(claim.request, signed_event_id(claim.source_event_id, value), value)
 
 
-def _outcome(
-    reservation: Reservation, signed: Iterator[Finished], made: Mapping[str, WalletScoreSigned]
-) -> SignedOutcome:
-    """`made` holds this batch's events by id: the ledger may have kept another one."""
+def _outcome(reservation: Reservation, signed: Iterator[Finished]) -> SignedOutcome:
     if isinstance(reservation, Reserved):
-        stored = next(signed)
-        event = made.get(stored.event_id)
-        return Signed(stored.event_id, stored.event, not reservation.fresh, event)
+        event = next(signed)
+        return Signed(event.event_id, event.event, repeat=not reservation.fresh)
     if isinstance(reservation, Finished):
         return Signed(reservation.event_id, reservation.event, repeat=True)
     return reservation

@@ -95,6 +95,10 @@ def revalidate(
             counts[found.change] += 1
             if found.change in CHANGES:
                 print(json.dumps(found.to_json()) if as_json else _readable(found))
+        if evidence and not counts:
+            reason = f"evidence keeps no answer of a process {loaded.id!r}; a folder is of the "
+            reason += "process that assay.id names, else its name up to an @"
+            print(f"assay revalidate: {reason}", file=sys.stderr)
         _say_summary(counts, loaded, as_json=as_json)
         sys.stdout.flush()
     except (EvidenceUnreadable, BadRecord) as error:

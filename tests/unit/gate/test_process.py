@@ -178,7 +178,7 @@ def test_each_mistake_names_file_and_key(tmp_path: Path, key: str, change: Any) 
         ({"config.yaml": "pipeline: 1\npipeline: 2"}, "'pipeline' is given twice"),
         ({"schemas/talk.json": "{"}, "schemas/talk.json: is no JSON"),
         ({"schemas/talk.json": '{"a": 1, "a": 2}'}, "'a' is given twice"),
-        ({"schemas/talk.json": '{"type": "nothing"}'}, "schemas/talk.json: is no JSON Schema"),
+        ({"schemas/talk.json": '{"type": "nothing"}'}, "schemas/talk.json: type: is no JSON Schema"),
         ({"schemas/talk.json": '{"$ref": "http://127.0.0.1:1/x"}'}, "leads out of the schema"),
         ({"templates/talk.jinja2": "{% if %}"}, "talk.jinja2: line 1"),
     ],

@@ -13,7 +13,7 @@ import yaml
 from typer.testing import CliRunner
 
 from assay_gate.cli.process import app
-from assay_gate.process import load_process
+from assay_gate.process import ProcessError, load_process
 from assay_gate.process_check import Checked, check_folder, check_processes
 
 REPO = Path(__file__).parents[3]
@@ -188,11 +188,60 @@ def test_3_included_templates_are_read_too(tmp_path: Path) -> None:
     assert found(check(tmp_path, **files)) == [("templates/part.jinja2", "plaeyr")]
 
 
+@pytest.mark.parametrize("folder", ["templates/", "templates/parts/", "templates/a/b/"])
+def test_3_includes_come_from_every_folder_below_the_templates(tmp_path: Path, folder: str) -> None:
+    """S4.12: as seed 4's loader finds them, by the name relative to `template_dir`."""
+    name = f"{folder}note.jinja2".removeprefix("templates/")
+    loads = f"{{% include {name!r} %}}{{% import {name!r} as x %}}"
+    files = {
+        "templates/play.jinja2": loads + "{{ dice }}",
+        f"{folder}note.jinja2": "Mind the rules.",
+    }
+    assert check(tmp_path, **files).mistakes == []
+    prompt = load_process(tmp_path / "game").render_prompt("play", {"dice": 6})
+    assert prompt.startswith("Mind the rules.6")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "{% include 'footre.jinja2' %}",
+        "{% import 'footre.jinja2' as p %}",
+        "{% from 'footre.jinja2' import p %}",
+        "{% extends 'footre.jinja2' %}",
+        "{% include ['footre.jinja2'] %}",
+    ],
+)
+def test_3_an_include_that_is_not_there(tmp_path: Path, statement: str) -> None:
+    """S4.9, third check: or every request of the process would fail, and be called a bad input."""
+    files = {"templates/play.jinja2": statement, "templates/footer.jinja2": "x"}
+    result = check(tmp_path, **files)
+    assert found(result) == [("templates/play.jinja2", "footre.jinja2")]
+    assert "did you mean footer.jinja2?" in result.mistakes[0].message
+    with pytest.raises(ProcessError, match=r"play\.jinja2: prat\.jinja2"):
+        load_process(tmp_path / "game")
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "{% include 'footre.jinja2' ignore missing %}",
+        "{% include ['footre.jinja2', 'footer.jinja2'] %}",
+        "{% include player %}",
+    ],
+)
+def test_3_an_include_that_may_be_missing(tmp_path: Path, statement: str) -> None:
+    """S4.9: no false mistakes where one is enough, none is needed, or the input decides."""
+    files = {"templates/play.jinja2": statement, "templates/footer.jinja2": "x"}
+    assert check(tmp_path, **files).mistakes == []
+
+
 def test_4_schemas_are_valid(tmp_path: Path) -> None:
     """S4.9, fourth check: Draft 2020-12, every schema of the folder."""
     bad = '{"type": "object", "properties": {"a": {"type": "nummer"}}}'
     result = check(tmp_path, **{"schemas/play.json": bad, "schemas/rate.json": "{"})
-    assert found(result) == [("schemas/play.json", ""), ("schemas/rate.json", "")]
+    places = [("schemas/play.json", "properties.a.type"), ("schemas/rate.json", "")]
+    assert found(result) == places
 
 
 @pytest.mark.parametrize(
@@ -349,7 +398,7 @@ def test_all_mistakes_come_in_one_run() -> None:
         ("config.yaml", "validation.play.types.score"),
         ("config.yaml", "validation.play.rules[0].expr"),
         ("config.yaml", "processing.validation_retry.max_attempts"),
-        ("schemas/play.json", ""),
+        ("schemas/play.json", "properties.score.type"),
         ("templates/play.jinja2", "plaeyr"),
     }
     for key, meant in (

@@ -274,6 +274,13 @@ def test_evidence_attempt_by_attempt(process: Path, evidence: Evidence) -> None:
     )  # fmt: skip
 
 
+def test_evidence_of_another_process_is_said(process: Path, evidence: Evidence) -> None:
+    """S4.7: "nothing would change" alone would be a wrong comfort where nothing was judged."""
+    (process / "config.yaml").write_text(CONFIG.replace("id: rating", "id: other"))
+    result = run("--process", process, "--evidence", evidence.url)
+    assert "evidence keeps no answer of a process 'other'" in result.stderr
+
+
 def test_evidence_since_and_behind_a_token(process: Path, evidence: Evidence) -> None:
     evidence.token = "secret"
     refused = run("--process", process, "--evidence", evidence.url)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -44,6 +45,21 @@ class _Aggregator:
         if self.failure is not None:
             raise self.failure
         return {"wallet": address, "block": self.calls}
+
+
+class _MeetingAggregator(_Aggregator):
+    """Answers two callers at the same time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._met = asyncio.Event()
+
+    async def fetch(self, address: str) -> dict[str, Any]:
+        record = await super().fetch(address)
+        if self.calls == 2:
+            self._met.set()
+        await asyncio.wait_for(self._met.wait(), 5)
+        return record
 
 
 def _record(
@@ -119,6 +135,19 @@ async def test_a_repeat_of_an_ended_request_publishes_nothing(
     assert aggregator.calls == 1
     refused = await _refused(handler, _record({"address": ADDRESS.lower()}))
     assert refused.code == "idempotency_conflict"
+
+
+async def test_of_two_replicas_at_once_both_publish_what_was_stored_first(
+    store: RequestStore,
+) -> None:
+    """X.2: one request, one accepted event, though the aggregator told each another record."""
+    aggregator = _MeetingAggregator()
+    first, second = await asyncio.gather(
+        *(_accepted(_handler(store, aggregator), _record({"address": ADDRESS})) for _ in range(2))
+    )
+    assert aggregator.calls == 2
+    assert first == second
+    assert first.id == event_id("order-1", "wallet.event.accepted.v1", first.value)
 
 
 async def test_other_content_is_a_dead_letter_of_its_own(store: RequestStore) -> None:

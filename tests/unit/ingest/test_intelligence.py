@@ -137,7 +137,7 @@ MISSING = 'required field "text" is missing'
         ({"input": {}}, ["text"], MISSING),
         ({}, ["text"], MISSING),
         ({"input": {"text": 7}}, ["text"], "string"),
-        ({"input": {"text": float("nan")}}, ["text"], "string"),
+        ({"input": {"text": None}}, ["text"], "must be string, got null"),
         ({"input": {"text": "a", "more": 1}}, [], "more"),
     ],
     ids=str,
@@ -159,6 +159,32 @@ async def test_issues_lead_into_lists(rig: Rig) -> None:
     answer = await rig.post({"input": {"topics": ["a", 7, ""]}}, process="quiz_card")
     issues = is_error(answer, 400, "VALIDATION_ERROR")["details"]["issues"]
     assert [issue["path"] for issue in issues] == [["topics", 1], ["topics", 2]]
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ('{"text": NaN}', ["text"], "not a finite number"),
+        ('{"input": {"text": "a", "tags": [1e999]}}', ["tags", 0], "not a finite number"),
+        (r'{"text": "a\ud800"}', ["text"], "lone surrogate"),
+        (r'{"text": "a", "\ud800": 1}', ["\ufffd"], "lone surrogate in the key"),
+    ],
+)
+async def test_an_input_is_never_changed_in_silence(
+    rig: Rig, text: str, path: list[Any], message: str
+) -> None:
+    """S5.1, X.4: what JSON cannot carry is refused with its field, where wallet data are mended."""
+    answer = await rig.post(text.encode())
+    is_error(answer, 400, "VALIDATION_ERROR", [{"path": path, "message": message}])
+    assert rig.publisher.sent == []
+
+
+async def test_a_failed_expression_step_is_not_blamed_on_a_retry(rig: Rig) -> None:
+    """S5.3: no answer was invalid, and no model was asked again."""
+    error = {"path": "$", "rule": "expression_failed", "message": "step 'draw': NameError: topics"}
+    rig.ends("rejected", code="answers_rejected", errors=[error])
+    fault = is_error(await rig.post(), 500, "OUTPUT_VALIDATION_FAILED")
+    assert fault["message"] == "A step that computes fields failed on this input"
 
 
 async def test_no_valid_answer_is_seed_5s_error(rig: Rig) -> None:

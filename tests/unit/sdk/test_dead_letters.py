@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.cli.dlq_memory import offsets_of, ranges
-from assay.cli.dlq_replay import NotReplayable, Replay
+from assay.cli.dlq_memory_kafka import offsets_of, ranges
+from assay.cli.dlq_replay_kafka import NotReplayable, Replay
 from assay.cli.dlq_shown import letter_json, letter_lines, plain
 from assay.dead_letters import DeadLetterView, LetterRecord, Place, read_dead_letter
 from assay.envelope import Headers

@@ -15,8 +15,8 @@ from typing import Any, Self
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from assay.cli.dlq_memory import ReplayMemory
-from assay.cli.dlq_reading import DeadLetterReader
+from assay.cli.dlq_memory_kafka import ReplayMemory
+from assay.cli.dlq_reader_kafka import DeadLetterReader
 from assay.connection import connected
 from assay.dead_letters import DeadLetterView, Place
 from assay.envelope import Headers
