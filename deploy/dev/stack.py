@@ -63,7 +63,8 @@ class Stack:
 
     async def start(self) -> None:
         """Start everything and return when all of it is ready; ServerError says what is not."""
-        self._plan.data.mkdir(parents=True, exist_ok=True)
+        # Full prompts and answers lie in it: for its owner only.
+        self._plan.data.mkdir(mode=0o700, parents=True, exist_ok=True)
         await self._start_broker()
         if not self.aggregator_url:
             await self._start_aggregator()

@@ -93,11 +93,12 @@ class ScorerHandler:
             raise _refusal(
                 request, f"there is no process {meta.process_id!r}", "unknown_process", "/meta"
             )
-        if meta.process_hash is not None:
+        if meta.process_hash is not None or meta.process_version not in (None, current.version):
+            wanted = f"{meta.process_version} ({(meta.process_hash or 'no hash')[:12]})"
             raise _refusal(
                 request,
                 f"process {current.id!r} is at {current.version} ({current.hash[:12]}), the "
-                f"request is for {meta.process_version} ({meta.process_hash[:12]})",
+                f"request is for {wanted}",
                 "unknown_process_version",
                 "/meta",
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay.errors import EnvelopeError
 from assay.events.meta import InternalEvent
@@ -49,8 +49,7 @@ class Message:
         raise EnvelopeError("message has no ce_id")
 
 
-@dataclass(frozen=True, slots=True)
-class Attributes:
+class Attributes(NamedTuple):
     """The CloudEvents attributes a reader needs."""
 
     id: str

@@ -83,9 +83,7 @@ class Process:
     _wires: dict[tuple[str, tuple[bool, ...]], dict[str, Any]] = field(
         repr=False, default_factory=dict
     )
-    _shown: dict[tuple[str, tuple[bool, ...]], str | None] = field(
-        repr=False, default_factory=dict
-    )
+    _shown: dict[tuple[str, tuple[bool, ...]], str | None] = field(repr=False, default_factory=dict)
     _gates: dict[str, Gate] = field(repr=False, default_factory=dict)
 
     @property

@@ -8,10 +8,11 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from assay_runtime import lenient_records
+from assay_runtime import fetched_records, lenient_records
 from assay_runtime.settings import KafkaSection
 
 lenient_records.install()
+fetched_records.install()
 
 # `busy_stall_s` replaces the poll interval, which would throw a waiting window out of its group.
 _POLL_INTERVAL_MS = 86_400_000
@@ -32,6 +33,7 @@ def group_consumer(kafka: KafkaSection, group: str, client_id: str) -> AIOKafkaC
         bootstrap_servers=kafka.bootstrap,
         client_id=client_id,
         group_id=group,
+        key_deserializer=fetched_records.as_records,
         enable_auto_commit=False,
         auto_offset_reset="none",
         session_timeout_ms=kafka.session_timeout_ms,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from aiokafka import ConsumerRecord
@@ -17,8 +16,8 @@ from assay_runtime.tracing import Span, new_trace, parse_traceparent
 
 E = TypeVar("E", covariant=True)
 
-# A Delivery is a tuple because one is made for every record: a frozen dataclass takes four times
-# as long to make.
+# Record and Delivery are tuples because one of each is made for every record: a frozen dataclass
+# takes four times as long to make.
 
 
 class Position(NamedTuple):
@@ -28,9 +27,9 @@ class Position(NamedTuple):
     partition: int
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """A record's bytes and where they stand; `timestamp_ms` is the broker's."""
+class Record(NamedTuple):
+    """A record's bytes and where they stand; `timestamp_ms` is the broker's, `attempt` counts its
+    waits in retry topics so far."""
 
     topic: str
     partition: int
@@ -39,10 +38,14 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: Headers
+    attempt: int = 0
 
     @classmethod
-    def of(cls, raw: ConsumerRecord) -> Record:
-        """From aiokafka's record; header bytes are kept as they are (our own parser)."""
+    def of(cls, raw: ConsumerRecord | Record) -> Record:
+        """From aiokafka's record, where it is not one of ours yet; header bytes are kept as they
+        are (our own parser)."""
+        if isinstance(raw, Record):
+            return raw
         return cls(
             raw.topic, raw.partition, raw.offset, raw.timestamp, raw.key, raw.value, raw.headers
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from assay.envelope import Headers, text_headers
 from assay.retry_headers import FIRST, NOT_BEFORE, behind_last, retry_headers
@@ -16,13 +15,11 @@ from assay_runtime.records import Decoder, Delivery, Record
 from assay_runtime.settings import SettingsError
 
 
-@dataclass(frozen=True, slots=True)
 class RetriedRecord(Record):
     """A record read from a retry topic as it came first: topic, partition, offset, time and
-    headers are the origin's, so that whoever makes an id of them makes the same again.
-    `attempt` counts its waits so far."""
+    headers are the origin's, so that whoever makes an id of them makes the same again."""
 
-    attempt: int = 0
+    __slots__ = ()
 
 
 def retry_topics(topics: Sequence[str], service: str, tiers: int) -> tuple[str, ...]:

@@ -129,9 +129,7 @@ class SqliteFile:
         return self._connection
 
     async def _run(self, function: Callable[[], T]) -> T:
-        return await self._told(
-            asyncio.get_running_loop().run_in_executor(self._thread, function)
-        )
+        return await self._told(asyncio.get_running_loop().run_in_executor(self._thread, function))
 
     async def _told(self, outcome: asyncio.Future[T]) -> T:
         """The outcome, with Pause for what is away."""

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from assay_runtime.finished import Finished
 from assay_runtime.records import Position
 
 
-@dataclass(frozen=True, slots=True)
-class Ticket:
+class Ticket(NamedTuple):
     """Admission of one record; handed back on completion."""
 
     position: Position

@@ -60,7 +60,8 @@ class Event(Part):
 
     def to_bytes(self) -> bytes:
         """The value as published. Bytes travel on unchanged; they are never re-serialised."""
-        return self.model_dump_json().encode()
+        # model_dump_json() makes a text of these bytes, to be encoded once more.
+        return self.__pydantic_serializer__.to_json(self)
 
 
 class InternalEvent(Event):

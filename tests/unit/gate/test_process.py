@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from assay_gate.process import ProcessError, load_process, load_processes
+from assay_gate.process import ProcessError, PromptError, load_process, load_processes
 
 REPO = Path(__file__).parents[3]
 SHIPPED = REPO / "schemas" / "processes"
@@ -178,7 +178,7 @@ def test_each_mistake_names_file_and_key(tmp_path: Path, key: str, change: Any) 
         ({"config.yaml": "pipeline: 1\npipeline: 2"}, "'pipeline' is given twice"),
         ({"schemas/talk.json": "{"}, "schemas/talk.json: is no JSON"),
         ({"schemas/talk.json": '{"a": 1, "a": 2}'}, "'a' is given twice"),
-        ({"schemas/talk.json": '{"type": "nothing"}'}, "schemas/talk.json: type: is no JSON Schema"),
+        ({"schemas/talk.json": '{"type": "nothing"}'}, "talk.json: type: is no JSON Schema"),
         ({"schemas/talk.json": '{"$ref": "http://127.0.0.1:1/x"}'}, "leads out of the schema"),
         ({"templates/talk.jinja2": "{% if %}"}, "talk.jinja2: line 1"),
     ],
@@ -281,3 +281,11 @@ def test_a_prompt_can_always_be_hashed_and_recorded(tmp_path: Path) -> None:
     """X.5: half a character in an input field that a template prints as it is."""
     process = load_process(write(tmp_path, config()))
     assert "Speak to ?." in process.render_prompt("talk", {"npc": {"name": "\ud800"}})
+
+
+def test_a_template_that_includes_itself_is_refused_when_rendered(tmp_path: Path) -> None:
+    """X.4: a PromptError like any other, not a bug of the scorer."""
+    folder = write(tmp_path / "a", config())
+    (folder / "templates/talk.jinja2").write_text("{% include 'talk.jinja2' %}")
+    with pytest.raises(PromptError, match="includes itself"):
+        load_process(folder).render_prompt("talk", {})

@@ -218,7 +218,7 @@ def test_3_an_include_that_is_not_there(tmp_path: Path, statement: str) -> None:
     result = check(tmp_path, **files)
     assert found(result) == [("templates/play.jinja2", "footre.jinja2")]
     assert "did you mean footer.jinja2?" in result.mistakes[0].message
-    with pytest.raises(ProcessError, match=r"play\.jinja2: prat\.jinja2"):
+    with pytest.raises(ProcessError, match=r"play\.jinja2: footre\.jinja2"):
         load_process(tmp_path / "game")
 
 

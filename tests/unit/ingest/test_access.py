@@ -14,9 +14,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from assay_runtime.failures import Pause
-from services.ingest.keys import ring
 from services.ingest.domain.api_keys import ApiKey, Minted
 from services.ingest.domain.limits import Allowance
+from services.ingest.keys import ring
 from services.ingest.keys.access import Access, AccessRefused, Caller
 from services.ingest.keys.store import open_key_store
 

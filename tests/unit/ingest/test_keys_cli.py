@@ -17,8 +17,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from services.ingest.keys import ring
 from services.ingest.domain.api_keys import parse_key
+from services.ingest.keys import ring
 from services.ingest.keys.access import Access, AccessRefused
 from services.ingest.keys.cli import app, duration_ms
 from services.ingest.keys.store import open_key_store

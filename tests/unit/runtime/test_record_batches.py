@@ -51,7 +51,8 @@ class BatchProducer:
 
 
 def made(batch_bytes: int = 262_144) -> tuple[Publisher, BatchProducer]:
-    publisher = Publisher(KafkaSection(send_deadline_s=0.2), "c", "batches-test", whole_batches=True)
+    kafka = KafkaSection(send_deadline_s=0.2)
+    publisher = Publisher(kafka, "c", "batches-test", whole_batches=True)
     producer = BatchProducer(batch_bytes)
     publisher._producer = producer
     return publisher, producer

@@ -133,6 +133,7 @@ async def test_a_hang_and_an_outage(process: Process) -> None:
         ({"process_id": "tea_leaves"}, {}, "unknown_process", "/meta", "'tea_leaves'"),
         ({"process_id": None}, {}, "unknown_process", "/meta", "None"),
         ({"process_hash": "f" * 64}, {}, "unknown_process_version", "/meta", "ffffffffffff"),
+        ({"process_version": "9.9.9"}, {}, "unknown_process_version", "/meta", "9.9.9"),
         ({"step": "guess"}, {}, "invalid_input", "/input", "'guess'"),
         ({}, {"features": {}}, "invalid_input", "/input/features", "walletAge"),
         ({}, {"has_questionnaire": "no"}, "invalid_input", "/input/has_questionnaire", "boolean"),

@@ -7,10 +7,12 @@ import hashlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.testing import CliRunner
 
 from assay.cli.dlq_memory_kafka import offsets_of, ranges
 from assay.cli.dlq_replay_kafka import NotReplayable, Replay
 from assay.cli.dlq_shown import letter_json, letter_lines, plain
+from assay.cli.main import build_app
 from assay.dead_letters import DeadLetterView, LetterRecord, Place, read_dead_letter
 from assay.envelope import Headers
 from assay.identity import identify
@@ -20,6 +22,7 @@ from assay_runtime.records import Record
 from assay_runtime.retries import RetriedRecord, original
 
 SUBMITTED = "wallet.event.submitted.v1"
+DLQ = f"{SUBMITTED}.ingest.dlq"
 OWN: Headers = (("ce_id", b"7"), ("ce_source", b"/p"), ("odd", b"\xff"), ("none", None))
 
 
@@ -61,7 +64,7 @@ def test_what_the_runtime_wrote_is_read_back(headers: Headers) -> None:
 @given(st.lists(st.tuples(st.text(max_size=30), st.none() | st.binary(max_size=30)), max_size=8))
 def test_a_strangers_record_is_read_too(headers: list[tuple[str, bytes | None]]) -> None:
     """Whoever wrote it: it is counted and shown, and not replayed to nowhere."""
-    record = LetterRecord(Place(f"{SUBMITTED}.ingest.dlq", 0, 0), 0, None, None, tuple(headers))
+    record = LetterRecord(Place(DLQ, 0, 0), 0, None, None, tuple(headers))
     letter = read_dead_letter(record)
     assert letter.origin is None
     assert "\n".join(letter_lines(letter_json(letter, replayed=False, full=True)))
@@ -164,3 +167,30 @@ def test_the_highest_offsets_are_kept_where_room_is_short(offsets: set[int], lim
 @pytest.mark.parametrize("text", ["x", "1-", "-1", "1-2-3", "1,,a", "0-99999999999"])
 def test_a_text_of_somebody_else_says_nothing(text: str) -> None:
     assert offsets_of(text) == set()
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["show"],
+        ["show", DLQ, "0"],
+        ["show", DLQ, "0", "1", "--request-id", "r"],
+        ["show", SUBMITTED, "0", "1"],
+        ["replay", SUBMITTED],
+        ["replay", DLQ, "--offset", "3"],
+        ["list", "--since", "yesterday"],
+        ["list", "--topic", "payments"],
+        ["list", "--service", "nobody"],
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
+    """Before anything is asked of a broker."""
+    result = CliRunner().invoke(build_app(), ["dlq", *arguments, "--bootstrap", "127.0.0.1:1"])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr
+
+
+def test_no_broker_is_one_line_and_exit_code_1() -> None:
+    result = CliRunner().invoke(build_app(), ["dlq", "list", "--bootstrap", "127.0.0.1:1"])
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == "assay dlq list: no Kafka answers at 127.0.0.1:1\n"
