@@ -49,8 +49,8 @@ reformat: setup ## Mend what the style checker can mend
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
 
-bench: setup ## Measure scores per second on both brokers; table and build/bench.json
-	@$(BIN)/python -m tests.bench.pipeline
+bench: setup ## Measure everything beside its rivals (ONLY=rows, QUICK=1); build/bench.json, .svg
+	@$(BIN)/python -m tests.bench $(if $(ONLY),--only $(ONLY)) $(if $(QUICK),--quick)
 
 bench-gate: setup ## Measure the gate beside json.loads + jsonschema; build/bench-gate.json
 	@$(BIN)/python tests/bench/gate_bench.py

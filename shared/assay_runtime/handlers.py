@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from assay.envelope import Message
-from assay_runtime.failures import DeadLetter
+from assay_runtime.failures import DeadLetter, Stop
 from assay_runtime.records import Delivery
 
 Outcome = Sequence[Message] | DeadLetter
@@ -35,13 +35,25 @@ class PerRecord:
         self.function = function
 
     async def __call__(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
-        return [self.one(delivery) for delivery in deliveries]
+        outcomes: list[Outcome] = []
+        for delivery in deliveries:
+            try:
+                outcomes.append(self.function(delivery))
+            except DeadLetter as reason:
+                outcomes.append(reason)
+        return outcomes
 
-    def one(self, delivery: Delivery[Any]) -> Outcome:
+    def one(self, delivery: Delivery[Any]) -> Outcome | None:
+        """The outcome of one, or None where the function raises what is no outcome: the record
+        is then to be tried as any other handler's is."""
         try:
             return self.function(delivery)
         except DeadLetter as reason:
             return reason
+        except Stop:
+            raise
+        except Exception:
+            return None
 
 
 def per_record(function: Callable[[Delivery[Any]], Sequence[Message]]) -> Handler:

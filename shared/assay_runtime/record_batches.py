@@ -47,6 +47,26 @@ def with_trace(message: Outgoing, traceparent: str) -> list[tuple[str, bytes | N
     return [*message.headers, ("traceparent", traceparent.encode())]
 
 
+class _Topic:
+    """Of one topic and one call: its batches by partition, and where its keys belong."""
+
+    __slots__ = ("_known", "_partitions", "batches")
+
+    def __init__(self, partitions: int) -> None:
+        self.batches: dict[int, list[BatchBuilder]] = {}
+        self._partitions = partitions
+        # A wallet may have several events among what is sent.
+        self._known: dict[bytes, int] = {}
+
+    def partition_of(self, key: bytes | None) -> int:
+        if key is None:
+            return random.randrange(self._partitions)
+        partition = self._known.get(key)
+        if partition is None:
+            partition = self._known[key] = partition_of(key, self._partitions)
+        return partition
+
+
 class RecordBatches:
     """Builds and sends; the caller waits for the confirmations before it sends again, which is
     what keeps the order of a partition (research/kafka-runtime point 7)."""
@@ -68,23 +88,17 @@ class RecordBatches:
         self, outgoing: Sequence[tuple[Outgoing, str]]
     ) -> dict[tuple[str, int], list[BatchBuilder]]:
         built: dict[tuple[str, int], list[BatchBuilder]] = {}
-        partitions: dict[str, int] = {}
-        # A record's outputs share its key, so most keys come more than once.
-        hashed: dict[tuple[bytes, int], int] = {}
+        topics: dict[str, _Topic] = {}
         for message, traceparent in outgoing:
-            topic, key = message.topic, message.key
-            count = partitions.get(topic)
-            if count is None:
-                count = partitions[topic] = len(await self._producer.partitions_for(topic))
-            if key is None:
-                partition = random.randrange(count)
-            elif (known := hashed.get((key, count))) is not None:
-                partition = known
-            else:
-                partition = hashed[key, count] = partition_of(key, count)
-            batches = built.get((topic, partition))
+            topic = topics.get(message.topic)
+            if topic is None:
+                count = len(await self._producer.partitions_for(message.topic))
+                topic = topics[message.topic] = _Topic(count)
+            partition = topic.partition_of(message.key)
+            batches = topic.batches.get(partition)
             if batches is None:
-                batches = built[topic, partition] = [self._producer.create_batch()]
+                batches = topic.batches[partition] = [self._producer.create_batch()]
+                built[message.topic, partition] = batches
             headers = with_trace(message, traceparent)
             if _append(batches[-1], message, headers) is None:
                 batches.append(self._producer.create_batch())

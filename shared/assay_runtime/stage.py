@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 
 from assay_runtime.dead_letters import DeadLetterLimit
-from assay_runtime.failures import DeadLetter, HandlerInstruction, Stop
+from assay_runtime.failures import DeadLetter, HandlerInstruction
 from assay_runtime.handlers import Handler, Outcome, PerRecord, per_record
 from assay_runtime.outages import Outages
 from assay_runtime.publisher import Publisher
@@ -91,7 +91,10 @@ class Stage:
             for record in records:
                 found = self._decoded(record)
                 if isinstance(found, Delivery):
-                    self._judge(output, record, found.span, await self._one(found, self._handler))
+                    outcome = self._handler.one(found)
+                    if outcome is None:
+                        [outcome] = await self._attempt_alone(found)
+                    self._judge(output, record, found.span, outcome)
                 else:
                     self._judge(output, record, record.span(), found)
         else:
@@ -167,16 +170,6 @@ class Stage:
         for delivery in deliveries:
             alone += await self._attempt_alone(delivery)
         return alone
-
-    async def _one(self, delivery: Delivery[Any], handler: PerRecord) -> Outcome:
-        """The outcome of a pure function; what it should not raise is dealt with as everywhere."""
-        try:
-            return handler.one(delivery)
-        except Stop:
-            raise
-        except Exception:
-            [outcome] = await self._attempt_alone(delivery)
-            return outcome
 
     async def _attempt(self, deliveries: Sequence[Delivery[Any]]) -> Sequence[Outcome] | None:
         """The handler's outcomes, or None when the deliveries must be tried one by one."""

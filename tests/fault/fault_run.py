@@ -35,7 +35,7 @@ class RunPlan:
 
     `spread_s` spreads the submissions over time (0: as fast as they go). Shares of them are
     submitted `twice`, come `late`, or are `bare` of wallet data. `deadline_s` and `slots` are the
-    scorer's. `stores` is "files", "disk" or "postgres" (see surroundings.py).
+    scorer's. `stores` is a kind of surroundings.py.
     """
 
     events: int

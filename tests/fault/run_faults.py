@@ -60,22 +60,22 @@ def main() -> int:
 
 def stores_possible() -> list[str]:
     """The kinds of stores that this machine can give, in turn for the seeds."""
-    found = ["files"]
-    if disk_possible():
-        found.append("disk")
-    else:
+    disk, postgres = disk_possible(), postgres_possible()
+    if not disk:
         say("no full disk: mounting one of its own needs root")
-    if postgres_possible():
-        found.append("postgres")
-    else:
+    if not postgres:
         say("no PostgreSQL on this machine: its absence is not tried")
-    return found
+    found = ["files"]
+    found += ["disk"] if disk else []
+    found += ["postgres"] if postgres else []
+    return found + (["mixed"] if disk and postgres else [])
 
 
 def planned(options: argparse.Namespace, seed: int, stores: str) -> RunPlan:
     """The run of a seed: everything in it follows from the options and the seed."""
     beside = {MODEL, AGGREGATOR}
-    beside |= {"disk": {DISK}, "postgres": {POSTGRES}}.get(stores, set())
+    beside |= {DISK} if stores in ("disk", "mixed") else set()
+    beside |= {POSTGRES} if stores in ("postgres", "mixed") else set()
     beside |= {BROKER} if options.broker == "kafka" else set()
     return RunPlan(
         events=options.events,
@@ -135,7 +135,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--faults", type=int, default=10, help="in each run")
     add("--spread", type=float, default=20.0, help="seconds over which events and faults come")
     add("--broker", default="kafka", help="embedded, kafka or HOST:PORT")
-    add("--stores", default="all", choices=("all", "files", "disk", "postgres"),
+    add("--stores", default="all", choices=("all", "files", "disk", "postgres", "mixed"),
         help="where the services keep theirs; all: in turn")  # fmt: skip
     add("--model", default="simulator", help="as `assay up --model`")
     add("--keep", action="store_true", help=f"{KEPT}/seed-N also of clean runs")

@@ -18,6 +18,11 @@ from tests.e2e.outside import ScriptedAggregator
 from tests.fault.stores import StoreUrls
 
 _DISK_MB = 192
+_VARIABLES = {
+    "ledger": "ASSAY_SIGNER__LEDGER",
+    "evidence": "ASSAY_EVIDENCE__STORE",
+    "requests": "ASSAY_INGEST__STORE",
+}
 
 
 class Disk:
@@ -68,9 +73,9 @@ class Surroundings:
         """Where the stack that keeps its data there has its stores."""
         files = StoreUrls.under(data)
         return StoreUrls(
-            ledger=self.settings.get("ASSAY_SIGNER__LEDGER", files.ledger),
-            evidence=self.settings.get("ASSAY_EVIDENCE__STORE", files.evidence),
-            requests=self.settings.get("ASSAY_INGEST__STORE", files.requests),
+            ledger=self.settings.get(_VARIABLES["ledger"], files.ledger),
+            evidence=self.settings.get(_VARIABLES["evidence"], files.evidence),
+            requests=self.settings.get(_VARIABLES["requests"], files.requests),
         )
 
 
@@ -97,31 +102,27 @@ def disk_possible() -> bool:
 
 @contextmanager
 def surroundings(stores: str) -> Iterator[Surroundings]:
-    """`stores` is "files" (where `assay up` puts them), "disk" (the ledger on a disk of its own)
-    or "postgres" (all three in one server)."""
+    """`stores` is "files" (where `assay up` puts them), "disk" (the ledger on a disk of its own),
+    "postgres" (all three in one server) or "mixed" (the ledger on its disk, the others in the
+    server)."""
     with ExitStack() as stack:
-        aggregator = stack.enter_context(ScriptedAggregator())
-        found = Surroundings(aggregator, None, None, {})
+        found = Surroundings(stack.enter_context(ScriptedAggregator()), None, None, {})
         if stores == "files":
             yield found
             return
         folder = Path(tempfile.mkdtemp(prefix="assay-run-stores-"))
         folder.chmod(0o755)  # PostgreSQL's account must get in
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
-        if stores == "disk":
+        if stores in ("postgres", "mixed"):
+            found.postgres = PostgresServer(folder, dies_with_parent=True)
+            found.postgres.start()
+            stack.callback(found.postgres.stop)
+            for name, variable in _VARIABLES.items():
+                found.settings[variable] = found.postgres.create_database(name)
+        if stores in ("disk", "mixed"):
             found.disk = Disk(folder / "disk")
             if not found.disk.mount():
                 raise MissingTool("a disk of its own needs root")
             stack.callback(found.disk.unmount)
-            found.settings["ASSAY_SIGNER__LEDGER"] = f"sqlite:///{folder}/disk/ledger.sqlite"
-        else:
-            found.postgres = PostgresServer(folder, dies_with_parent=True)
-            found.postgres.start()
-            stack.callback(found.postgres.stop)
-            for name, variable in (
-                ("ledger", "ASSAY_SIGNER__LEDGER"),
-                ("evidence", "ASSAY_EVIDENCE__STORE"),
-                ("requests", "ASSAY_INGEST__STORE"),
-            ):
-                found.settings[variable] = found.postgres.create_database(name)
+            found.settings[_VARIABLES["ledger"]] = f"sqlite:///{folder}/disk/ledger.sqlite"
         yield found

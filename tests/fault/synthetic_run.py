@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
-from dataclasses import replace
 from typing import Any
 
 from coincurve import PrivateKey
@@ -113,8 +112,8 @@ class SyntheticRun:
         """Exchange two records of a topic, which keep each other's offset."""
         records = self.records[topic]
         a, b = records[one], records[other]
-        records[one] = replace(b, offset=a.offset)
-        records[other] = replace(a, offset=b.offset)
+        records[one] = b._replace(offset=a.offset)
+        records[other] = a._replace(offset=b.offset)
 
     def log(self) -> TopicLog:
         return TopicLog(

@@ -220,7 +220,7 @@ def test_first_attempts_out_of_order(work: list[Submission]) -> None:
 def test_a_wallet_on_two_partitions(run: SyntheticRun) -> None:
     """DESIGN §1: one wallet has one partition number everywhere."""
     records = run.records[VALIDATED]
-    records[-1] = replace(records[-1], partition=1)
+    records[-1] = records[-1]._replace(partition=1)
     assert kinds(found(run)) == {"order_violations"}
 
 
@@ -241,7 +241,7 @@ def test_an_event_id_of_its_own_making(run: SyntheticRun) -> None:
     """DESIGN §2: the id follows from parent, type and bytes."""
     records = run.records[ANSWERED]
     headers = tuple((n, b"made up" if n == "ce_id" else v) for n, v in records[0].headers)
-    records[0] = replace(records[0], headers=headers)
+    records[0] = records[0]._replace(headers=headers)
     assert {"bad_event", "chain_broken"} <= kinds(found(run))
 
 

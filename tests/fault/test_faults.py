@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -84,7 +83,7 @@ def at(times_ms: list[int], topic: str = SIGNED) -> SyntheticRun:
         run.request(item)
     records = run.records[topic]
     records[:] = [
-        replace(record, timestamp_ms=ms) for record, ms in zip(records, times_ms, strict=True)
+        record._replace(timestamp_ms=ms) for record, ms in zip(records, times_ms, strict=True)
     ]
     return run
 
