@@ -48,11 +48,21 @@ def leave_evidence_tokens(address: str, given: Mapping[str, str]) -> None:
 
 
 def remove_evidence_tokens() -> None:
-    """What this process left; other stacks of this user keep theirs."""
+    """What this process left, or one that was killed; this user's other stacks keep theirs."""
     for file in stack_file().parent.glob("evidence-*.json"):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            if json.loads(file.read_text(encoding="utf-8"))["pid"] == os.getpid():
+            pid = int(json.loads(file.read_text(encoding="utf-8"))["pid"])
+            if pid == os.getpid() or not _runs(pid):
                 file.unlink()
+
+
+def _runs(pid: int) -> bool:
+    with contextlib.suppress(PermissionError):  # somebody else's runs, too
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+    return True
 
 
 def _write(file: Path, text: str) -> None:

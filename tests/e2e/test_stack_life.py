@@ -69,6 +69,8 @@ async def test_the_same_data_again(
     assert none_left(mark) == []
 
     with closing(socket.socket()) as taken:
+        # The killed stack may have left connections on it in TIME_WAIT.
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         with suppress(OSError):  # somebody else's stack may have the port already
             taken.bind(("127.0.0.1", 8080))
             taken.listen()
