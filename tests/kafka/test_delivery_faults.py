@@ -165,7 +165,8 @@ async def test_sigterm_ends_in_time_though_handlers_hang(
     with process(where, names, tmp_path, **settings) as (child, log):
         await rig.until(lambda: calls.exists() and len(calls.read_text().split()) == slots)
         child.send_signal(signal.SIGTERM)
-        async with asyncio.timeout(drain_s + 2):
+        # Far below what hangs (60 s) and far above 2 s, which a busy machine does not promise.
+        async with asyncio.timeout(drain_s + 12):
             assert await exit_code(child) == 0, log.read_text()
     assert len(calls.read_text().split()) == slots
     assert sum((await rig.committed(where, names)).values()) == 0

@@ -137,7 +137,9 @@ async def test_a_hanging_model_does_not_hold_up_the_end(bootstrap: str, tmp_path
             await _until(lambda: len(model.asked) == SLOTS)
             code, seconds = await _ended(scorer)
             assert code == 0, scorer.text
-            assert seconds <= DEADLINE_S + 3
+            # The bound is 3 s more than the deadline; what begins queued calls takes 10 s
+            # more, and a busy machine gets the room between.
+            assert seconds <= DEADLINE_S + 8
             assert sum(model.asked.values()) == SLOTS
         finally:
             scorer.end()
