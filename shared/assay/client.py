@@ -6,13 +6,12 @@ import asyncio
 import json
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any, Self
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError
 
-from assay.connection import connected
+from assay.connection import connected, idempotent_producer, stopped
 from assay.errors import BrokerError, RecordTooLarge
 from assay.events import WalletEventSubmitted
 from assay.ids import request_id
@@ -23,7 +22,6 @@ __all__ = ["Outcome", "Outcomes", "WalletPublisher", "read_outcome", "submission
 
 SUBMITTED = WalletEventSubmitted.type
 _MOST_BYTES = catalogue()[SUBMITTED].max_bytes
-_FLUSH_S = 5
 
 
 class WalletPublisher:
@@ -48,26 +46,13 @@ class WalletPublisher:
         self._producer: AIOKafkaProducer | None = None
 
     async def __aenter__(self) -> Self:
-        # Idempotent: a plain producer's retries overtake each other on new topics.
-        self._producer = AIOKafkaProducer(
-            bootstrap_servers=self._bootstrap,
-            enable_idempotence=True,
-            acks="all",
-            compression_type="zstd",
-            linger_ms=5,
-            max_batch_size=262_144,
-            max_request_size=8_388_608,
-        )
+        self._producer = idempotent_producer(self._bootstrap, max_batch_size=262_144)
         await connected(self._producer.start, self._producer.stop, self._bootstrap)
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        if self._producer is None:
-            return
-        # An idempotent producer never gives up on a batch by itself, not even to close.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FLUSH_S):
-                await self._producer.stop()
+        if self._producer is not None:
+            await stopped(self._producer)
 
     def request_id(self, event_id: str) -> str:
         """The request id the oracle gives to a submission published under `event_id`."""

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Self, TypeAlias
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 
 from assay.batch.requests import REQUESTED
 from assay.batch.step_outcomes import OUTCOME_TOPICS, named_request
-from assay.connection import connected
+from assay.connection import connected, idempotent_producer, stopped
 from assay.envelope import Headers, Message
 from assay.errors import BrokerError
 
@@ -23,7 +22,6 @@ Positions: TypeAlias = dict[str, dict[str, int]]
 
 _FETCH_WAIT_MS = 100
 _FETCH_RECORDS = 1_000
-_STOP_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +51,7 @@ class BatchBus:
         self._held: Positions = {}
         self._outcomes: list[TopicPartition] = []
         self._requests: list[TopicPartition] = []
-        self._producer = AIOKafkaProducer(
-            bootstrap_servers=bootstrap,
-            enable_idempotence=True,
-            acks="all",
-            compression_type="zstd",
-            linger_ms=5,
-            max_request_size=2_097_152,
-        )
+        self._producer = idempotent_producer(bootstrap, max_request_size=2_097_152)
         self._consumer = self._new_consumer()
 
     async def __aenter__(self) -> Self:
@@ -73,10 +64,7 @@ class BatchBus:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        # An idempotent producer never gives up on a batch by itself, not even to close.
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_STOP_S):
-                await self._producer.stop()
+        await stopped(self._producer)
         await self._consumer.stop()
 
     async def send(self, message: Message) -> None:

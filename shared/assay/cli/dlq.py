@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from assay.cli.dlq_replay_kafka import Chosen, Outgoing
+from assay.cli.dlq_outgoing import Chosen, Outgoing
 from assay.cli.dlq_shown import letter_json, letter_lines, plain, table
 from assay.cli.dlq_work import count_meant, groups_of, replayed, shown_letters
 from assay.cli.failures import ending_cleanly

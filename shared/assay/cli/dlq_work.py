@@ -10,8 +10,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 from assay.cli.dlq_memory_kafka import ReplayMemory
+from assay.cli.dlq_outgoing import Chosen, Outgoing
 from assay.cli.dlq_reader_kafka import DeadLetterReader
-from assay.cli.dlq_replay_kafka import Chosen, Outgoing, Replay, Tally
+from assay.cli.dlq_replay_kafka import Replay, Tally
 from assay.cli.dlq_shown import Group
 from assay.dead_letters import DeadLetterView, Place, read_dead_letter
 

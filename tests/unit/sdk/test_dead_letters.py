@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+from collections.abc import AsyncIterator
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from assay.cli.dlq_memory_kafka import offsets_of, ranges
-from assay.cli.dlq_replay_kafka import NotReplayable, Replay
+from assay.cli import dlq_replay_kafka
+from assay.cli.dlq_memory_kafka import ReplayMemory, offsets_of, ranges
+from assay.cli.dlq_outgoing import NotReplayable, Outgoing
+from assay.cli.dlq_outgoing import outgoing as outgoing_of
+from assay.cli.dlq_replay_kafka import Replay
 from assay.cli.dlq_shown import letter_json, letter_lines, plain
 from assay.cli.main import build_app
 from assay.dead_letters import DeadLetterView, LetterRecord, Place, read_dead_letter
 from assay.envelope import Headers
+from assay.errors import BrokerError
 from assay.identity import identify
 from assay_runtime.dead_letters import dead_letter
 from assay_runtime.failures import DeadLetter
@@ -37,7 +43,7 @@ def kept(
     """A record, dead-lettered by the runtime and read back; the broker added a trace."""
 
     def check(message: object) -> None:
-        if len(message.value or b"") > limit:  # type: ignore[attr-defined]
+        if len(message.value or b"") > limit:
             raise DeadLetter("too large")
 
     record = Record(topic, 3, 41, 1_000, b"0xab", value, headers)
@@ -98,16 +104,15 @@ class Origins:
         return self.record
 
 
-async def outgoing(letter: DeadLetterView, at_origin: LetterRecord | None = None) -> object:
-    replay = Replay("nowhere", Origins(at_origin), None)  # type: ignore[arg-type]
-    return await replay.outgoing(letter)
+async def outgoing(letter: DeadLetterView, at_origin: LetterRecord | None = None) -> Outgoing:
+    return await outgoing_of(letter, Origins(at_origin))
 
 
 async def test_a_replay_is_the_record_as_it_was() -> None:
     letter = kept()
     sent = await outgoing(letter)
-    assert (sent.topic, sent.partition, sent.key) == (SUBMITTED, 3, b"0xab")  # type: ignore[attr-defined]
-    assert (sent.value, sent.headers) == (b'{"address":1}', OWN)  # type: ignore[attr-defined]
+    assert (sent.topic, sent.partition, sent.key) == (SUBMITTED, 3, b"0xab")
+    assert (sent.value, sent.headers) == (b'{"address":1}', OWN)
 
 
 async def test_a_record_named_by_its_place_keeps_its_name() -> None:
@@ -115,9 +120,9 @@ async def test_a_record_named_by_its_place_keeps_its_name() -> None:
     twice two of them; by the retry topic its service sees it at its first place."""
     letter = kept(headers=(("x", b"y"),))
     sent = await outgoing(letter)
-    assert sent.topic == f"{SUBMITTED}.ingest.retry.1"  # type: ignore[attr-defined]
-    stored = (*sent.headers, ("traceparent", b"00"))  # type: ignore[attr-defined]
-    read = original(Record(sent.topic, 0, 99, 1, sent.key, sent.value, stored))  # type: ignore[attr-defined]
+    assert sent.topic == f"{SUBMITTED}.ingest.retry.1"
+    stored = (*sent.headers, ("traceparent", b"00"))
+    read = original(Record(sent.topic, 0, 99, 1, sent.key, sent.value, stored))
     assert isinstance(read, RetriedRecord)
     assert (read.topic, read.partition, read.offset, read.headers) == (
         SUBMITTED, 3, 41, (("x", b"y"),),
@@ -135,12 +140,51 @@ async def test_what_was_too_large_to_keep_is_fetched_from_its_origin() -> None:
     assert letter.left_out_bytes == 50
     whole = LetterRecord(Place(SUBMITTED, 3, 41), 0, b"0xab", value, OWN)
     sent = await outgoing(letter, whole)
-    assert (sent.value, sent.headers) == (value, OWN)  # type: ignore[attr-defined]
+    assert (sent.value, sent.headers) == (value, OWN)
     other = LetterRecord(whole.place, 0, b"0xab", b"another", OWN)
     with pytest.raises(NotReplayable, match="another record"):
         await outgoing(letter, other)
     with pytest.raises(NotReplayable, match="is gone"):
         await outgoing(letter, None)
+
+
+class Silent:
+    """Stands in for a producer whose broker went away: nothing is confirmed, not even the end."""
+
+    def __init__(self, *, sends: bool) -> None:
+        self._sends = sends
+
+    async def start(self) -> None: ...
+
+    async def stop(self) -> None:
+        await asyncio.Event().wait()
+
+    async def partitions_for(self, topic: str) -> set[int]:
+        if not self._sends:
+            await asyncio.Event().wait()
+        return {0}
+
+    async def send(self, topic: str, **_: object) -> asyncio.Future[None]:
+        return asyncio.get_running_loop().create_future()
+
+
+@pytest.mark.parametrize("sends", [True, False])
+async def test_a_broker_that_goes_silent_ends_the_replay(
+    monkeypatch: pytest.MonkeyPatch, sends: bool
+) -> None:
+    """An operator's command says so and ends; it used to wait for ever."""
+    silent = Silent(sends=sends)
+    monkeypatch.setattr(dlq_replay_kafka, "idempotent_producer", lambda _: silent)
+
+    async def letters() -> AsyncIterator[DeadLetterView]:
+        yield kept()
+
+    async with asyncio.timeout(10):
+        with pytest.raises(BrokerError, match="nowhere confirmed nothing"):
+            async with Replay(
+                "nowhere", Origins(None), ReplayMemory("nowhere"), deadline_s=0.05
+            ) as replay:
+                await replay.run(letters(), lambda *_: None)
 
 
 async def test_what_came_from_elsewhere_is_not_sent_there() -> None:
