@@ -61,8 +61,13 @@ def latency(section: Mapping[str, Any]) -> Table:
     table = _table(
         f"latency: {section['hops']} hops at {section['per_second']:g}/s, ms",
         f"p50 (goal {goal['p50']:g})", "p90", f"p99 (goal {goal['p99']:g})", "max",
+        f"first {section['cold']['events']} events p50 / p99",
     )  # fmt: skip
-    table.add_row(*(f"{section[f'{name}_ms']:.1f}" for name in ("p50", "p90", "p99", "max")))
+    cold = section["cold"]
+    table.add_row(
+        *(f"{section[f'{name}_ms']:.1f}" for name in ("p50", "p90", "p99", "max")),
+        f"{cold['p50_ms']:.1f} / {cold['p99_ms']:.1f}",
+    )
     return table
 
 

@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
         },
     },
     "latency": {"hops": 5, "per_second": 50, "p50_ms": 9, "p90_ms": 12, "p99_ms": 30, "max_ms": 40,
+                "cold": {"events": 500, "p50_ms": 20, "p99_ms": 300},
                 "goal_ms": {"p50": 15, "p99": 50}, "machine": MACHINE},
     "scaling": {"machine": MACHINE, "cells": [
         {"partitions": 1, "replicas": 1, "per_s": 5000, "cpu_us": 40}]},

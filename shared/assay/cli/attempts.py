@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.evidence_access import TOKEN_VARIABLE, evidence_address
+from assay.cli.evidence_access import TOKEN_VARIABLE, EvidenceUrl, evidence_address
 from assay.cli.evidence_pages import EvidenceClient
 from assay.cli.failures import ending_cleanly
 from assay.cli.printable import printable
@@ -25,9 +25,7 @@ def attempts(
     full: Annotated[
         bool, typer.Option("--full", help="Without redaction; needs the full-text token.")
     ] = False,
-    evidence: Annotated[
-        str | None, typer.Option(metavar="URL", help="Evidence service; default: the stack's.")
-    ] = None,
+    evidence: EvidenceUrl = None,
     token: Annotated[
         str | None,
         typer.Option(

@@ -8,7 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.evidence_access import ERASURE, TOKEN_VARIABLE, evidence_address, local_token
+from assay.cli.evidence_access import (
+    ERASURE,
+    TOKEN_VARIABLE,
+    EvidenceUrl,
+    evidence_address,
+    local_token,
+)
 from assay.cli.evidence_pages import EvidenceClient
 from assay.cli.failures import ending_cleanly
 from assay.errors import AssayError
@@ -29,9 +35,7 @@ def erase(
         str | None, typer.Option(help="Who erases; default: your login name.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    evidence: Annotated[
-        str | None, typer.Option(metavar="URL", help="Evidence service; default: the stack's.")
-    ] = None,
+    evidence: EvidenceUrl = None,
     token: Annotated[
         str | None,
         typer.Option(
@@ -48,7 +52,8 @@ def erase(
 
     NOT erased here: Kafka's topics keep the text until their retention ends (topics.toml: 7 days,
     dead letters 30), the API's request table keeps results, the signer's ledger the signed
-    scores, PostgreSQL dead rows until VACUUM, and backups what they hold.
+    scores, the scorer's memory answers until it restarts, PostgreSQL dead rows until VACUUM, and
+    backups what they hold.
 
     Exit codes: 0 erased, or there was nothing to erase; 1 it failed, or you said no; 2 wrong
     usage.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Annotated, TypeAlias
 from urllib.parse import urlsplit
 
 import typer
@@ -14,6 +15,9 @@ from assay.cli.stack import running_stack, stack_file
 FULL_TEXT = "full_text"
 ERASURE = "erasure"
 TOKEN_VARIABLE = "ASSAY_EVIDENCE_TOKEN"  # noqa: S105 - the name of one
+EvidenceUrl: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="URL", help="Evidence service; default: the stack's.")
+]
 
 
 def evidence_address(given: str | None) -> str:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from assay.cli.evidence_access import TOKEN_VARIABLE, evidence_address
+from assay.cli.evidence_access import TOKEN_VARIABLE, EvidenceUrl, evidence_address
 from assay.cli.evidence_pages import EvidenceClient
 from assay.cli.failures import ending_cleanly
 from assay.cli.printable import printable
@@ -36,9 +36,7 @@ def compare(
     field: Annotated[
         str, typer.Option(help="The member of the output that is the score.")
     ] = "score",
-    evidence: Annotated[
-        str | None, typer.Option(metavar="URL", help="Evidence service; default: the stack's.")
-    ] = None,
+    evidence: EvidenceUrl = None,
     token: Annotated[
         str | None,
         typer.Option(
