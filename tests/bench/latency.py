@@ -86,7 +86,10 @@ async def _timed(
 
 
 async def _read(
-    consumer: AIOKafkaConsumer, started: dict[bytes, float], latencies: dict[bytes, float], wanted: int
+    consumer: AIOKafkaConsumer,
+    started: dict[bytes, float],
+    latencies: dict[bytes, float],
+    wanted: int,
 ) -> None:
     """Every event has a wallet of its own, so the key names it."""
     while len(latencies) < wanted:

@@ -73,11 +73,12 @@ def latency(section: Mapping[str, Any]) -> Table:
 
 def scaling(section: Mapping[str, Any]) -> Table:
     table = _table("chain by partitions and replicas", "partitions", "replicas", "scores/s",
-                   "CPU µs/message-hop")  # fmt: skip
+                   "of floor", "CPU µs/message-hop", "of floor")  # fmt: skip
     for cell in section["cells"]:
         table.add_row(
             str(cell["partitions"]), str(cell["replicas"]), f"{cell['per_s']:,.0f}",
-            f"{cell['cpu_us']:.1f}",
+            f"{cell['per_s'] / cell['floor_per_s']:.2f}",
+            f"{cell['cpu_us']:.1f}", f"{cell['cpu_us'] / cell['floor_cpu_us']:.2f}",
         )  # fmt: skip
     return table
 

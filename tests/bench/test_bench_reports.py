@@ -39,7 +39,8 @@ SECTIONS: dict[str, dict[str, Any]] = {
                 "cold": {"events": 500, "p50_ms": 20, "p99_ms": 300},
                 "goal_ms": {"p50": 15, "p99": 50}, "machine": MACHINE},
     "scaling": {"machine": MACHINE, "cells": [
-        {"partitions": 1, "replicas": 1, "per_s": 5000, "cpu_us": 40}]},
+        {"partitions": 1, "replicas": 1, "per_s": 5000, "cpu_us": 40,
+         "floor_per_s": 6000, "floor_cpu_us": 30}]},
     "memory": {"backlog": 1_000_000, "partitions": 12, "goal_mb": 150, "peak_rss_mb": 80,
                "rss_mb": 75, "worked_off": 100_000, "seconds": 10, "machine": MACHINE},
     "model_stage": {"machine": MACHINE, "shapes": [

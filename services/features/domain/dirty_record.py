@@ -11,6 +11,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from assay.json_kinds import kind
+
 MAX_REPORTED = 100
 _EXCERPT = 80
 _KEY_SHOWN = 64
@@ -137,16 +139,3 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else "\ufffd" for char in text)
-
-
-def kind(value: object) -> str:
-    """A JSON value's type, for people."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, (int, float)):
-        return "a number"
-    if isinstance(value, str):
-        return "a text"
-    return "an object" if isinstance(value, Mapping) else "a list"

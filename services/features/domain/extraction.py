@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from services.features.domain.dirty_record import DirtyRecord, Number, Path, kind
+from assay.json_kinds import kind
+from services.features.domain.dirty_record import DirtyRecord, Number, Path
 
 MAX_COUNT = 1_000_000_000_000
 MAX_AGE_DAYS = 36_500

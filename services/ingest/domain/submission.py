@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from assay.json_kinds import kind
 from assay.submission import SUBMISSION_FIELDS, SubmissionError, named_wallets
 from assay.wallet import AddressError, parse_address
 from services.ingest.domain.fingerprint import (
@@ -62,7 +63,7 @@ def parse_submission(raw: bytes, limits: JsonLimits | None = None) -> Submission
     document, notes = read_json(raw, limits)
     if not isinstance(document, dict):
         raise SubmissionError(
-            "not_an_object", "", f"a submission is a JSON object, this is {_kind(document)}"
+            "not_an_object", "", f"a submission is a JSON object, this is {kind(document)}"
         )
     if "address" not in document:
         raise SubmissionError("missing_field", "/address", _address_missing(document))
@@ -80,7 +81,7 @@ def submission_for_address(address: object) -> Submission:
     """A submission of an address alone, as `GET /score?address=` makes one."""
     if not isinstance(address, str):
         raise SubmissionError(
-            "wrong_type", "/address", f"address must be a string, not {_kind(address)}"
+            "wrong_type", "/address", f"address must be a string, not {kind(address)}"
         )
     try:
         parsed = parse_address(address)
@@ -105,7 +106,7 @@ def _questionnaire(value: Any) -> list[dict[str, str | None]]:
         return []
     if not isinstance(value, list):
         raise SubmissionError(
-            "wrong_type", "/questionnaire", f"questionnaire must be a list, not {_kind(value)}"
+            "wrong_type", "/questionnaire", f"questionnaire must be a list, not {kind(value)}"
         )
     if len(value) > MAX_QUESTIONS:
         raise SubmissionError(
@@ -121,7 +122,7 @@ def _entry(entry: Any, pointer: str) -> dict[str, str | None]:
         raise SubmissionError(
             "wrong_type",
             pointer,
-            f"an entry must be an object with question and answer, not {_kind(entry)}",
+            f"an entry must be an object with question and answer, not {kind(entry)}",
         )
     if "question" not in entry:
         raise SubmissionError("missing_field", f"{pointer}/question", "question is missing")
@@ -130,13 +131,13 @@ def _entry(entry: Any, pointer: str) -> dict[str, str | None]:
         raise SubmissionError(
             "wrong_type",
             f"{pointer}/question",
-            f"question must be a string, not {_kind(question)}",
+            f"question must be a string, not {kind(question)}",
         )
     if answer is not None and not isinstance(answer, str):
         raise SubmissionError(
             "wrong_type",
             f"{pointer}/answer",
-            f"answer must be a string or null, not {_kind(answer)}",
+            f"answer must be a string or null, not {kind(answer)}",
         )
     return {"question": question, "answer": answer}
 
@@ -146,7 +147,7 @@ def _evm_data(value: Any, key: str) -> dict[str, Any] | None:
         return None
     if not isinstance(value, dict):
         raise SubmissionError(
-            "wrong_type", "/evm_data", f"evm_data must be an object, not {_kind(value)}"
+            "wrong_type", "/evm_data", f"evm_data must be an object, not {kind(value)}"
         )
     check_same_wallet(value, key, "/evm_data")
     return value
@@ -186,15 +187,3 @@ def _address_missing(document: Mapping[str, Any]) -> str:
             "beside an address (assay publish wraps it)"
         )
     return "address is missing"
-
-
-def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, (int, float)):
-        return "a number"
-    if isinstance(value, str):
-        return "a string"
-    return "a list" if isinstance(value, list) else "an object"

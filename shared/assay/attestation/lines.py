@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from assay.attestation.errors import AttestationError, SignatureError
 from assay.attestation.keys import PublicKey
 from assay.attestation.sui import SCHEME, verify_score
+from assay.json_kinds import kind
 
 _HEX = re.compile(r"(?:0x)?((?:[0-9a-fA-F]{2})*)", re.ASCII)
 _SHOWN = 80
@@ -74,7 +75,7 @@ def _parse(text: str) -> dict[str, Any]:
     except ValueError as error:
         raise _Unreadable("no JSON: a number has too many digits") from error
     if not isinstance(document, dict):
-        raise _Unreadable(f"a JSON object is expected, not {_kind(document)}")
+        raise _Unreadable(f"a JSON object is expected, not {kind(document)}")
     return document
 
 
@@ -119,7 +120,7 @@ def _claims(line: Mapping[str, Any]) -> list[_Claim]:
             raise _Unreadable("attestations is no list of at least one")
         for attestation in attestations:
             if not isinstance(attestation, dict):
-                raise _Unreadable(f"an attestation is an object, not {_kind(attestation)}")
+                raise _Unreadable(f"an attestation is an object, not {kind(attestation)}")
             if attestation.get("scheme") == SCHEME:
                 claims.append(_claim(attestation, "an attestation"))
     if not claims:
@@ -163,10 +164,3 @@ def _verify_claim(line: Mapping[str, Any], claim: _Claim, trusted: Sequence[Publ
         except AttestationError as error:
             reason = error
     raise reason
-
-
-def _kind(value: object) -> str:
-    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
-    if value is None:
-        return "null"
-    return names.get(type(value), "a number")

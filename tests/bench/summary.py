@@ -1,0 +1,137 @@
+"""`python -m tests.bench.summary [--write]`: build/bench.json as the README's table.
+
+Prints it, or puts it between the README's `<!-- bench -->` marks; no other hand writes there.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from tests.bench.report import RESULT
+
+README = Path(__file__).resolve().parents[2] / "README.md"
+MARKED = re.compile(r"(?<=<!-- bench -->\n).*?(?=<!-- /bench -->)", re.DOTALL)
+Row = tuple[str, str, str]
+_RIVALS = {"quixstreams": "quixstreams, same models", "faststream": "FastStream as documented"}
+
+
+def markdown(document: Mapping[str, Any]) -> str:
+    """The table of what was measured, and where."""
+    lines = ["| what | measured | goal |", "|---|---|---|"]
+    for name, rows in _ROWS.items():
+        if name in document:
+            lines += ["| " + " | ".join(row) + " |" for row in rows(document[name])]
+    where = [section["machine"] for section in document.values()]
+    first = where[0]
+    days = sorted({machine["measured_at"][:10] for machine in where})
+    loads = [machine["load_average_before"][0] for machine in where]
+    lines += [
+        "",
+        f"{first['cores']} cores ({first['cpu']}) for broker, processes and load together. "
+        f"Python {first['python']}; {days[0] if len(days) == 1 else f'{days[0]} to {days[-1]}'}; "
+        f"load average before each part {min(loads):.1f} to {max(loads):.1f}.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _chain(section: Mapping[str, Any]) -> Iterator[Row]:
+    variants, goals = section["variants"], section["goals"]
+    ours = variants["chain"]
+    hops = f"{section['hops']} pass-through hops, every event validated"
+    if "rate_ratio" in ours:
+        yield (
+            f"{hops}: rate beside bare aiokafka + orjson that validates nothing",
+            f"{ours['rate_ratio']:.2f} × ({ours['per_s']:,.0f}/s)",
+            f"≥ {goals['rate_ratio']:.2f} ×",
+        )
+        yield (
+            "its CPU per message and hop",
+            f"{ours['cpu_ratio']:.2f} × ({ours['cpu_us']:.0f} µs)",
+            f"≤ {goals['cpu_ratio']:g} ×",
+        )
+    for name, label in _RIVALS.items():
+        if "rate_ratio" in (found := variants.get(name, {})):
+            yield (
+                f"{label}: rate, CPU",
+                f"{found['rate_ratio']:.2f} ×, {found['cpu_ratio']:.2f} ×",
+                "",
+            )
+
+
+def _latency(section: Mapping[str, Any]) -> Iterator[Row]:
+    goal, cold = section["goal_ms"], section["cold"]
+    yield (
+        f"{section['hops']} hops at {section['per_second']:g} events/s: p50, p99",
+        f"{section['p50_ms']:.1f}, {section['p99_ms']:.1f} ms "
+        f"(first {cold['events']} events: p99 {cold['p99_ms']:.0f} ms)",
+        f"≤ {goal['p50']:g}, {goal['p99']:g} ms",
+    )
+
+
+def _model_stage(section: Mapping[str, Any]) -> Iterator[Row]:
+    for shape in section["shapes"]:
+        name = shape["name"].replace(" x ", " × ")
+        yield f"model stage, {name}: slots busy", f"{shape['share']:.1%}", f"≥ {shape['goal']:.0%}"
+
+
+def _http_client(section: Mapping[str, Any]) -> Iterator[Row]:
+    ours = section["clients"]["ollama"]["calls_per_core_s"]
+    bare = section["clients"].get("aiohttp", {}).get("calls_per_core_s")
+    beside = f" (bare aiohttp {bare:,})" if bare else ""
+    yield (
+        f"model calls per second of one core, {section['connections']} connections",
+        f"{ours:,}{beside}",
+        f"≥ {section['goal_calls_per_core_s']:,}",
+    )
+
+
+def _memory(section: Mapping[str, Any]) -> Iterator[Row]:
+    yield (
+        f"memory of a service {section['backlog']:,} events behind",
+        f"{section['peak_rss_mb']:.0f} MB",
+        f"≤ {section['goal_mb']:g} MB",
+    )
+
+
+def _pipeline(section: Mapping[str, Any]) -> Iterator[Row]:
+    for broker, found in section["brokers"].items():
+        low = found["at_rate_ms"]
+        yield (
+            f"all services, submitted to signed, {broker} broker",
+            f"{found['scores_per_s']:,.0f} scores/s; at {found['rate_per_s']:g}/s "
+            f"p50 {low['p50']:.0f}, p99 {low['p99']:.0f} ms",
+            "",
+        )
+
+
+_ROWS = {
+    "chain": _chain,
+    "latency": _latency,
+    "model_stage": _model_stage,
+    "http_client": _http_client,
+    "memory": _memory,
+    "pipeline": _pipeline,
+}
+
+
+def main() -> int:
+    try:
+        made = markdown(json.loads(RESULT.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        print(f"{RESULT} is not there: make bench", file=sys.stderr)
+        return 1
+    if "--write" not in sys.argv[1:]:
+        print(made, end="")
+        return 0
+    text = README.read_text(encoding="utf-8")
+    README.write_text(MARKED.sub(lambda _: made, text), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
