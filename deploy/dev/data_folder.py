@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -24,3 +25,12 @@ def claimed(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise ServerError(f"another stack is running with the data in {folder}") from None
         yield
+
+
+def write_private(file: Path, text: str) -> None:
+    """Write a file that its owner alone can read; it is there whole or not at all."""
+    fresh = file.with_suffix(f".{os.getpid()}")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+        out.write(text)
+    fresh.replace(file)

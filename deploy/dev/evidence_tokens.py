@@ -11,6 +11,7 @@ from pathlib import Path
 
 from assay.cli.evidence_access import ERASURE, FULL_TEXT, tokens_file
 from assay.cli.stack import stack_file
+from deploy.dev.data_folder import write_private
 
 _SETTINGS = {
     FULL_TEXT: "ASSAY_EVIDENCE__FULL_TEXT_TOKEN",
@@ -33,7 +34,7 @@ def ensure_evidence_tokens(folder: Path, environ: Mapping[str, str]) -> dict[str
         kept: dict[str, str] = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         kept = {name: secrets.token_urlsafe(24) for name in _SETTINGS}
-        _write(file, json.dumps(kept))
+        write_private(file, json.dumps(kept))
     return {_SETTINGS[name]: kept[name] for name in wanted}
 
 
@@ -44,7 +45,7 @@ def leave_evidence_tokens(address: str, given: Mapping[str, str]) -> None:
     if tokens:
         file = tokens_file(address)
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _write(file, json.dumps({"pid": os.getpid(), **tokens}))
+        write_private(file, json.dumps({"pid": os.getpid(), **tokens}))
 
 
 def remove_evidence_tokens() -> None:
@@ -63,11 +64,3 @@ def _runs(pid: int) -> bool:
         except ProcessLookupError:
             return False
     return True
-
-
-def _write(file: Path, text: str) -> None:
-    fresh = file.with_suffix(f".{os.getpid()}")
-    fresh.unlink(missing_ok=True)
-    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
-        out.write(text)
-    fresh.replace(file)

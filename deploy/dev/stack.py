@@ -22,6 +22,7 @@ from deploy.dev import aggregator
 from deploy.dev.broker import EmbeddedBroker, EmbeddedBrokerError
 from deploy.dev.part_log import PartLog
 from deploy.dev.plan import EMBEDDED_PARTITIONS, SERVICES, StackPlan
+from deploy.dev.seal_key import SEALING, ensure_seal_key
 from deploy.dev.unread_guard import UnreadGuard, readers
 from deploy.kafka import jars
 from deploy.kafka.broker import Broker
@@ -71,6 +72,7 @@ class Stack:
         if self._plan.model.kind == "simulator":
             await self._start_simulator()
         log = self._plan.log_name()
+        seals = ensure_seal_key(self._plan.data, os.environ)
         for service in SERVICES:
             environment = self._plan.environment(
                 service,
@@ -79,6 +81,8 @@ class Stack:
                 aggregator_url=self.aggregator_url,
                 log=log,
             )
+            if service in SEALING:
+                environment |= seals
             self._launch(service, ["-m", f"services.{service}"], environment)
         for service in SERVICES:
             await self._ready(self._parts[service])

@@ -9,10 +9,12 @@ import signal
 import subprocess
 import time
 import uuid
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from deploy.kafka import jars, server_properties
+from deploy.kafka.cut_network import CutNetwork
 from deploy.kafka.java import ensure_java
 from deploy.kafka.probe import cluster_behind
 from deploy.loopback_ports import free_port, is_free
@@ -28,6 +30,7 @@ class Identity:
 
     cluster: str
     port: int
+    doors: dict[str, int] = field(default_factory=dict)
 
 
 class PortTaken(ServerError):
@@ -39,13 +42,22 @@ class Broker:
 
     Without `port` it keeps the port it had in this directory, or picks a free one. With
     `dies_with_parent` it is killed when the program that started it ends. KAFKA_HEAP_OPTS
-    replaces the default heap of 512 MB.
+    replaces the default heap of 512 MB. In a `network` it listens there and not on 127.0.0.1.
+    `doors` names further listeners, each with a port of its own.
     """
 
     def __init__(
-        self, data_dir: Path, port: int | None = None, *, dies_with_parent: bool = False
+        self,
+        data_dir: Path,
+        port: int | None = None,
+        *,
+        dies_with_parent: bool = False,
+        network: CutNetwork | None = None,
+        doors: Sequence[str] = (),
     ) -> None:
         self.data_dir = data_dir.resolve()
+        self._network = network
+        self._doors = doors
         self._wanted_port = port
         self._dies_with_parent = dies_with_parent
         self._identity = self.data_dir / "identity.json"
@@ -55,15 +67,17 @@ class Broker:
     @property
     def port(self) -> int:
         """Port of the running broker, or of its last run."""
-        known = self._known()
-        if known is None:
-            raise ServerError(f"the broker in {self.data_dir} was never started")
-        return known.port
+        return self._last().port
 
     @property
     def bootstrap(self) -> str:
         """`host:port` for clients."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self._address}:{self.port}"
+
+    @property
+    def doors(self) -> dict[str, int]:
+        """Ports of the further listeners, by name."""
+        return self._last().doors
 
     @property
     def running(self) -> bool:
@@ -74,7 +88,9 @@ class Broker:
     def answering(self) -> bool:
         """Whether our broker, and no other on its port, serves clients."""
         known = self._known()
-        return known is not None and cluster_behind(known.port) == known.cluster
+        if known is None:
+            return False
+        return cluster_behind(known.port, address=self._address) == known.cluster
 
     def start(self, patience_s: float = 60) -> None:
         """Start it, or find it running, and wait until it answers clients.
@@ -114,6 +130,15 @@ class Broker:
         if not self.process.send(signal.SIGCONT):
             raise ServerError("the broker is not running, so it cannot be resumed")
 
+    @property
+    def _address(self) -> str:
+        return self._network.address if self._network else "127.0.0.1"
+
+    def _last(self) -> Identity:
+        if (known := self._known()) is None:
+            raise ServerError(f"the broker in {self.data_dir} was never started")
+        return known
+
     def _known(self) -> Identity | None:
         try:
             return Identity(**json.loads(self._identity.read_text(encoding="utf-8")))
@@ -128,11 +153,12 @@ class Broker:
             raise PortTaken(f"port {port} on 127.0.0.1 is taken by another program")
         if port is None:
             port = known.port if known and is_free(known.port) else free_port()
-        controller_port = free_port()
-        while controller_port == port:
-            controller_port = free_port()
-        identity = Identity(known.cluster if known else _new_cluster_id(), port)
-        properties = server_properties.render(port, controller_port, self.data_dir / "log")
+        controller_port, *others = _free_ports(1 + len(self._doors), beside=port)
+        doors = known.doors if known else dict(zip(self._doors, others, strict=True))
+        identity = Identity(known.cluster if known else _new_cluster_id(), port, doors)
+        properties = server_properties.render(
+            port, controller_port, self.data_dir / "log", address=self._address, doors=doors
+        )
         self._properties.write_text(properties, encoding="utf-8")
         self._identity.write_text(json.dumps(asdict(identity)) + "\n", encoding="utf-8")
         return identity
@@ -156,8 +182,9 @@ class Broker:
         if not (self.data_dir / "log" / "meta.properties").exists():
             self._format(kafka, known.cluster)
         heap = os.environ.get("KAFKA_HEAP_OPTS", _HEAP).split()
+        enter = self._network.enter if self._network else ()
         self.process.launch(
-            [kafka[0], *heap, *kafka[1:], "kafka.Kafka", str(self._properties)],
+            [*enter, kafka[0], *heap, *kafka[1:], "kafka.Kafka", str(self._properties)],
             parent_death=signal.SIGKILL if self._dies_with_parent else None,
         )
 
@@ -172,6 +199,14 @@ class Broker:
                     f"the broker does not answer after {patience_s:g} s ({self.process.log})"
                 )
             time.sleep(0.05)
+
+
+def _free_ports(count: int, *, beside: int) -> list[int]:
+    """Different ones, and none of them `beside`."""
+    found = {beside}
+    while len(found) <= count:
+        found.add(free_port())
+    return sorted(found - {beside})
 
 
 def _new_cluster_id() -> str:

@@ -32,15 +32,15 @@ class _Reader:
         return self._data[self._at - count : self._at]
 
 
-def cluster_behind(port: int, timeout_s: float = 1.0) -> str | None:
-    """Id of the cluster whose registered broker listens on 127.0.0.1:`port`, or None.
+def cluster_behind(port: int, timeout_s: float = 1.0, *, address: str = "127.0.0.1") -> str | None:
+    """Id of the cluster whose registered broker listens on `address`:`port`, or None.
 
     A Metadata request (v2, no topics): the broker lists itself only once the controller has let
     it in, so an answer that names this port means that clients can work.
     """
     body = struct.pack(">hhih", _METADATA, _VERSION, _CORRELATION, -1) + struct.pack(">i", 0)
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=timeout_s) as connection:
+        with socket.create_connection((address, port), timeout=timeout_s) as connection:
             connection.sendall(struct.pack(">i", len(body)) + body)
             stream = connection.makefile("rb")
             size = int.from_bytes(stream.read(4))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 
@@ -38,11 +39,24 @@ SETTINGS: Mapping[str, str] = {
 """Settings that do not depend on where the node runs; compose.yaml has the same."""
 
 
-def render(port: int, controller_port: int, data: Path) -> str:
-    """The file's text for a node that listens on 127.0.0.1 only."""
+def render(
+    port: int,
+    controller_port: int,
+    data: Path,
+    *,
+    address: str = "127.0.0.1",
+    doors: Mapping[str, int] = MappingProxyType({}),
+) -> str:
+    """The file's text for a node that listens on one address only; `doors` are further listeners
+    by name, and whoever comes through one is sent on through the same."""
+    ports = {"PLAINTEXT": port, **{name.upper(): door for name, door in doors.items()}}
+    open_ = [f"{name}://{address}:{number}" for name, number in ports.items()]
     where = {
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listeners": ",".join([*open_, f"CONTROLLER://127.0.0.1:{controller_port}"]),
+        "advertised.listeners": ",".join(open_),
+        "listener.security.protocol.map": ",".join(
+            f"{name}:PLAINTEXT" for name in [*ports, "CONTROLLER"]
+        ),
         "controller.quorum.voters": f"{SETTINGS['node.id']}@127.0.0.1:{controller_port}",
         "log.dirs": str(data),
     }

@@ -7,6 +7,7 @@ from assay_gate.process import load_registry
 from assay_runtime.pipeline import Pipeline
 from assay_runtime.processes import process_folder
 from assay_runtime.records import event_decoder
+from assay_runtime.seals import Seals
 from assay_runtime.service import Service
 from assay_runtime.settings import SettingsError
 from assay_runtime.stage import per_record
@@ -28,6 +29,7 @@ def build(settings: FeaturesSettings) -> Service:
         raise SettingsError(
             f"ASSAY_FEATURES__PROCESS: no process {section.process!r} among {known}"
         )
+    handler = FeaturesHandler(process, processes, Seals.of(settings.seals))
     return Service(
         name=NAME,
         pipelines=[
@@ -35,7 +37,7 @@ def build(settings: FeaturesSettings) -> Service:
                 name=NAME,
                 topics=CONSUMES,
                 decode=event_decoder(WalletEventAccepted),
-                handler=per_record(FeaturesHandler(process, processes)),
+                handler=per_record(handler),
                 max_records=section.batch,
             )
         ],

@@ -18,6 +18,7 @@ from assay_gate.chain import request_meta
 from assay_gate.process import Process
 from assay_gate.process_registry import ProcessRegistry
 from assay_runtime.records import Delivery
+from assay_runtime.seals import TRUSTING, Seals
 from services.features.domain import build_generation_input, extract_wallet_features
 
 log = structlog.get_logger()
@@ -29,9 +30,12 @@ class FeaturesHandler:
     """Pure function of an accepted event: features, the process's request, and one request to
     each of its shadows that takes this wallet."""
 
-    def __init__(self, process: Process, processes: ProcessRegistry) -> None:
+    def __init__(
+        self, process: Process, processes: ProcessRegistry, seals: Seals = TRUSTING
+    ) -> None:
         self._process = process
         self._processes = processes
+        self._seals = seals
 
     def __call__(self, delivery: Delivery[WalletEventAccepted]) -> Sequence[Message]:
         accepted = delivery.event
@@ -64,7 +68,8 @@ class FeaturesHandler:
             GenerationRequested(meta=request_meta(process, meta), input=given)
             for process in (self._process, *shadows)
         ]
-        return [
+        first, *asked = (
             emit(event, topic=event.type, source=SOURCE, parent_id=delivery.id)
             for event in (features, *requests)
-        ]
+        )
+        return [first, *map(self._seals.put, asked)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from assay_runtime.seals import SealsSection
 from assay_runtime.settings import Section, Settings
 
 
@@ -17,3 +18,4 @@ class FeaturesSection(Section):
 
 class FeaturesSettings(Settings):
     features: FeaturesSection = FeaturesSection()
+    seals: SealsSection = SealsSection()

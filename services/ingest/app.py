@@ -18,6 +18,7 @@ from assay_runtime.pipeline import Pipeline
 from assay_runtime.processes import process_folder
 from assay_runtime.publisher import Publisher
 from assay_runtime.records import raw_decoder
+from assay_runtime.seals import Seals
 from assay_runtime.service import Service
 from assay_runtime.stores import sqlite_path
 from services.ingest.adapters.aggregator_http import AggregatorClient
@@ -57,6 +58,7 @@ def build(settings: IngestSettings) -> Service:
         open_key_store(section.store), per_key=section.per_key, per_tenant=section.per_tenant
     )
     waiting = Waiting(store)
+    seals = Seals.of(settings.seals)
     publisher = Publisher(settings.kafka, "ingest-api", "ingest.api")
     aggregator = (
         AggregatorClient(
@@ -97,7 +99,7 @@ def build(settings: IngestSettings) -> Service:
         exception_handlers=error_handlers(lambda: str(uuid.uuid4())),
     )
     ScoreApi(section, asking).add_to(app)
-    IntelligenceApi(section, processes, access, asking).add_to(app)
+    IntelligenceApi(section, processes, access, asking, seals).add_to(app)
     return Service(
         name=NAME,
         pipelines=[
@@ -116,7 +118,7 @@ def build(settings: IngestSettings) -> Service:
                 name="ingest.results",
                 topics=PROJECTS,
                 decode=raw_decoder,
-                handler=ResultsHandler(store, waiting),
+                handler=ResultsHandler(store, waiting, seals),
                 keeps_dead_letters=False,
             ),
         ],

@@ -12,27 +12,36 @@ from typing import Any
 import structlog
 
 from assay.client import read_outcome
+from assay.dead_letters import LetterRecord, Place, read_dead_letter
 from assay.envelope import text_headers
+from assay.events import GenerationRequested
+from assay.topics import catalogue
 from assay_runtime.failures import Pause
 from assay_runtime.records import Delivery, Record
+from assay_runtime.seals import TRUSTING, Seals
 from assay_runtime.stage import Outcome
 from services.ingest.store import Ending, Known, RequestStore
 
 log = structlog.get_logger()
 
 _POLL_S = 0.1
+_REFUSED_REQUESTS = frozenset(
+    topic.name for topic in catalogue().dead_letters() if topic.event == GenerationRequested.type
+)
 
 
 class ResultsHandler:
     """Sink of signed scores, accepted answers, rejections and dead letters.
 
     Ends of wallet events are kept for whoever published them; those of other requests, of a batch
-    or of a client on the bus, only where they came through the Intelligence API.
+    or of a client on the bus, only where they came through the Intelligence API. What follows from
+    an unsealed request is the end of no request of the table, whatever id its sender wrote on it.
     """
 
-    def __init__(self, store: RequestStore, waiting: Waiting) -> None:
+    def __init__(self, store: RequestStore, waiting: Waiting, seals: Seals = TRUSTING) -> None:
         self._store = store
         self._waiting = waiting
+        self._seals = seals
 
     async def __call__(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
         endings = []
@@ -45,7 +54,7 @@ class ResultsHandler:
                 log.warning("outcome_unreadable", topic=record.topic, offset=record.offset,
                             error=str(error)[:200])  # fmt: skip
                 continue
-            if outcome is not None:
+            if outcome is not None and not outcome.unsealed and not self._is_foreign(record):
                 endings.append(
                     Ending(
                         outcome.request_id,
@@ -58,6 +67,17 @@ class ResultsHandler:
             await self._store.conclude(endings, time.time_ns() // 1_000_000)
             self._waiting.wake({ending.request_id for ending in endings})
         return [()] * len(deliveries)
+
+    def _is_foreign(self, record: Record) -> bool:
+        """Whether it is the dead letter of a request that no service of ours sealed."""
+        if record.topic not in _REFUSED_REQUESTS:
+            return False
+        place = Place(record.topic, record.partition, record.offset)
+        letter = read_dead_letter(
+            LetterRecord(place, record.timestamp_ms, record.key, record.value, record.headers)
+        )
+        event_id = text_headers(letter.headers).get("ce_id", "")
+        return self._seals.doubt(event_id, letter.headers, record.value or b"") is not None
 
 
 def _of_wallet(record: Record) -> bool:

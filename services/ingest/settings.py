@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field, field_validator
 
+from assay_runtime.seals import SealsSection
 from assay_runtime.settings import Section, Settings
 from services.ingest.domain.aggregator_url import checked_template
 from services.ingest.domain.limits import KEY_ALLOWANCE, TENANT_ALLOWANCE, Allowance
@@ -81,3 +82,4 @@ class IngestSection(Section):
 
 class IngestSettings(Settings):
     ingest: IngestSection = IngestSection()
+    seals: SealsSection = SealsSection()

@@ -22,6 +22,7 @@ from services.scorer.accepted_answers import AcceptedAnswers
 from services.scorer.domain.bounded import Bounded
 from services.scorer.domain.question import Unasked
 from services.scorer.handler import ScorerHandler
+from services.scorer.seal_check import SealCheck
 
 log = structlog.get_logger()
 
@@ -38,14 +39,23 @@ ANSWERED = Counter("assay_model_requests_total", "Generation requests", ["outcom
 
 class AnswerMessages:
     """The lane's handler. `remembered` holds answers by the request's event id, so that what is
-    read again after a rebalance is not paid for again."""
+    read again after a rebalance is not paid for again.
+
+    A client chooses its event ids, so it could leave an answer under the id of a request to come;
+    what no service sealed is remembered apart. A seal holds for one id and one value.
+    """
 
     def __init__(
-        self, handler: ScorerHandler, accepted: AcceptedAnswers, remembered: Bounded[Message]
+        self,
+        handler: ScorerHandler,
+        accepted: AcceptedAnswers,
+        remembered: Bounded[Message],
+        seal_check: SealCheck | None = None,
     ) -> None:
         self._handler = handler
         self._accepted = accepted
         self._remembered = remembered
+        self._seal_check = seal_check or SealCheck()
 
     async def __call__(
         self, deliveries: Sequence[Delivery[GenerationRequested]], /
@@ -53,11 +63,13 @@ class AnswerMessages:
         return [await self._one(delivery) for delivery in deliveries]
 
     async def _one(self, delivery: Delivery[GenerationRequested]) -> Outcome:
-        if remembered := self._remembered.get(delivery.id):
+        unsealed = self._seal_check.unsealed(delivery)
+        name = f"unsealed {delivery.id}" if unsealed else delivery.id
+        if remembered := self._remembered.get(name):
             ANSWERED.labels("remembered").inc()
             return [remembered]
         try:
-            question = await self._handler.question(delivery.event)
+            question = await self._handler.question(delivery.event, unsealed=unsealed)
         except DeadLetter as refusal:
             return refusal
         if isinstance(question, Unasked):
@@ -69,7 +81,7 @@ class AnswerMessages:
             event, message = _message(delivery, question.meta, fields, seconds)
             self._accepted.offer(question, event, message.id)
         if event.outcome == "answered":
-            self._remembered.put(delivery.id, message, len(message.value) + _OVERHEAD)
+            self._remembered.put(name, message, len(message.value) + _OVERHEAD)
         _tell(delivery, event)
         return [message]
 
@@ -97,6 +109,7 @@ def _tell(delivery: Delivery[GenerationRequested], event: GenerationAnswered) ->
         request_id=event.meta.request_id,
         trace_id=delivery.span.trace_id,
         attempt=event.meta.attempt,
+        unsealed=event.meta.unsealed,
         outcome=event.outcome,
         finish_reason=event.finish_reason,
         served_from=event.served_from,

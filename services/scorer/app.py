@@ -11,10 +11,12 @@ from prometheus_client import Gauge
 from assay.envelope import Message
 from assay.events import GenerationAnswered, GenerationRequested
 from assay_gate.process import load_registry
+from assay_gate.process_endings import SCORE_RESULT
 from assay_runtime.failures import Stop
 from assay_runtime.pipeline import Pipeline
 from assay_runtime.processes import process_folder
 from assay_runtime.records import event_decoder
+from assay_runtime.seals import Seals
 from assay_runtime.service import Service
 from services.scorer.accepted_answers import AcceptedAnswers
 from services.scorer.adapters.assembly import build_endpoint, build_provider, call_limits
@@ -25,6 +27,7 @@ from services.scorer.domain.answer_cache import AnswerCache
 from services.scorer.domain.availability import State
 from services.scorer.domain.bounded import Bounded
 from services.scorer.handler import ScorerHandler
+from services.scorer.seal_check import SealCheck
 from services.scorer.settings import ScorerSettings
 
 NAME = "scorer"
@@ -48,6 +51,9 @@ def build(settings: ScorerSettings) -> Service:
     cache = AnswerCache(section.cache_entries, section.cache_mb * _MB)
     accepted = AcceptedAnswers(cache, provider)
     remembered: Bounded[Message] = Bounded(section.answers_kept, section.answers_kept_mb * _MB)
+    scoring = {process.id for process in processes if process.result == SCORE_RESULT}
+    seal_check = SealCheck(Seals.of(settings.seals), scoring)
+    seal_check.announce()
 
     def waiting() -> str | None:
         if endpoint.state is not State.OPEN:
@@ -68,7 +74,7 @@ def build(settings: ScorerSettings) -> Service:
                 name=NAME,
                 topics=CONSUMES,
                 decode=event_decoder(GenerationRequested),
-                handler=AnswerMessages(handler, accepted, remembered),
+                handler=AnswerMessages(handler, accepted, remembered, seal_check),
                 engine="lane",
                 slots=section.slots,
                 first=frozenset({RETRIED}),

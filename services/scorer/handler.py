@@ -39,11 +39,14 @@ class ScorerHandler:
         self._endpoint = endpoint
         self._limits = limits
 
-    async def question(self, request: GenerationRequested) -> Question | Unasked:
-        """What the request comes to. Raises DeadLetter for one that can never be answered: an
-        unknown process or step, or an input its schema refuses."""
+    async def question(
+        self, request: GenerationRequested, *, unsealed: bool = False
+    ) -> Question | Unasked:
+        """What the request comes to; `unsealed` says that no service vouches for it. Raises
+        DeadLetter for one that can never be answered: an unknown process or step, or an input its
+        schema refuses."""
         process = self._process_of(request)
-        meta = _stamped(process, request.meta)
+        meta = _stamped(process, request.meta, unsealed)
         for wrong in process.input_problems(request.input, request.meta.step):
             message = f"input {wrong['path']}: {wrong['message']}"
             raise _refusal(request, message, "invalid_input", _pointer(wrong["path"]))
@@ -121,10 +124,11 @@ class ScorerHandler:
             raise _refusal(request, str(error), "invalid_input", "/input") from error
 
 
-def _stamped(process: Process, meta: Meta) -> Meta:
+def _stamped(process: Process, meta: Meta, unsealed: bool) -> Meta:
     """The request's meta with the process that answers it: what the answer is judged by.
 
-    A shadow process marks its answers, so that none of them can be signed.
+    A shadow process marks its answers, and an unsealed request marks them whatever it says of
+    itself, so that none of them can be signed.
     """
     return meta.model_copy(
         update={
@@ -133,6 +137,7 @@ def _stamped(process: Process, meta: Meta) -> Meta:
             "step": _asking_step(process, meta.step),
             "unit_id": meta.unit_id or meta.request_id,
             "shadow": meta.shadow or process.shadow is not None,
+            "unsealed": unsealed,
         }
     )
 

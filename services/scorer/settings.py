@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
+from assay_runtime.seals import SealsSection
 from assay_runtime.settings import Section, Settings
 
 
@@ -45,3 +46,4 @@ class ScorerSection(Section):
 
 class ScorerSettings(Settings):
     scorer: ScorerSection = ScorerSection()
+    seals: SealsSection = SealsSection()

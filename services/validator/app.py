@@ -14,6 +14,7 @@ from assay_gate.process import load_registry
 from assay_runtime.pipeline import Pipeline
 from assay_runtime.processes import process_folder
 from assay_runtime.records import event_decoder
+from assay_runtime.seals import Seals
 from assay_runtime.service import Service
 from services.validator.domain.endings import RETRIED
 from services.validator.handler import ValidatorHandler
@@ -34,7 +35,8 @@ PRODUCES = (
 def build(settings: ValidatorSettings) -> Service:
     """The service from its settings."""
     section = settings.validator
-    handler = ValidatorHandler(load_registry(process_folder(section.processes)), section)
+    processes = load_registry(process_folder(section.processes))
+    handler = ValidatorHandler(processes, section, Seals.of(settings.seals))
     return Service(
         name=NAME,
         pipelines=[

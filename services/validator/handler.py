@@ -10,12 +10,13 @@ import structlog
 from prometheus_client import Counter, Histogram
 
 from assay.envelope import Message, emit
-from assay.events import GenerationAnswered
+from assay.events import GenerationAnswered, GenerationRequested, InternalEvent
 from assay_gate.chain import computes_after
 from assay_gate.process import Process
 from assay_gate.process_registry import ProcessRegistry
 from assay_runtime.failures import DeadLetter
 from assay_runtime.records import Delivery
+from assay_runtime.seals import TRUSTING, Seals
 from assay_runtime.stage import Outcome
 from services.validator.domain.acceptance import accepted_events
 from services.validator.domain.endings import Overrides, consequence, rejected_events
@@ -44,8 +45,11 @@ class ValidatorHandler:
     """Called with one answered event it is a pure function of it and of the process that its
     recorded hash names, kept versions and shadows included."""
 
-    def __init__(self, processes: ProcessRegistry, section: ValidatorSection) -> None:
+    def __init__(
+        self, processes: ProcessRegistry, section: ValidatorSection, seals: Seals = TRUSTING
+    ) -> None:
         self._processes = processes
+        self._seals = seals
         self._overrides = Overrides(section.on_provider_unavailable, section.on_answers_rejected)
         self._computing: tuple[str, float] | None = None
 
@@ -99,16 +103,21 @@ class ValidatorHandler:
             step=meta.step,
             attempt=meta.attempt,
             shadow=meta.shadow,
+            unsealed=meta.unsealed,
             accepted=verdict.accepted,
             stage=verdict.stage,
             rules=[error["rule"] for error in verdict.errors][:5],
             repairs=len(verdict.repairs),
             follows=[topic for topic, _ in events],
         )
-        return [
-            emit(event, topic=topic, source=SOURCE, parent_id=delivery.id)
-            for topic, event in events
-        ]
+        return [self._message(topic, event, delivery.id) for topic, event in events]
+
+    def _message(self, topic: str, event: InternalEvent, parent_id: str) -> Message:
+        """A request is sealed where the one that led to it was: what a client asked for is not
+        the services' own after one answer."""
+        message = emit(event, topic=topic, source=SOURCE, parent_id=parent_id)
+        own = isinstance(event, GenerationRequested) and not event.meta.unsealed
+        return self._seals.put(message) if own else message
 
     def _process_of(self, delivery: Delivery[GenerationAnswered]) -> Process:
         meta = delivery.event.meta

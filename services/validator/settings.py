@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from assay_runtime.seals import SealsSection
 from assay_runtime.settings import Section, Settings
 
 Ending = Literal["process", "fallback_score", "withhold"]
@@ -26,3 +27,4 @@ class ValidatorSection(Section):
 
 class ValidatorSettings(Settings):
     validator: ValidatorSection = ValidatorSection()
+    seals: SealsSection = SealsSection()

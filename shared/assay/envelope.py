@@ -27,6 +27,7 @@ _OURS = frozenset(
     (
         "content-type", "ce_specversion", "ce_id", "ce_source", "ce_type", "ce_requestid",
         "ce_tenantid", "ce_attempt", "ce_subject", "ce_causationid", "traceparent",
+        "assay_seal", "assay_duration_ms",
     )
 )  # fmt: skip
 

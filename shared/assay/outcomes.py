@@ -22,6 +22,7 @@ SIGNED = WalletScoreSigned.type
 ACCEPTED = GenerationAccepted.type
 REJECTED = GenerationRejected.type
 # Rejections that say how the request goes on: a signed fallback, or an accepted event.
+_MARKED = ("llm.generation.", "wallet.score.validated.")
 _FETCH_WAIT_MS = 100
 _METADATA_S = 30
 
@@ -34,7 +35,8 @@ class Outcome:
 
     `answer` is the result of a process that makes no score: `{output, process_id,
     process_version, attempts, model, fallback, repairs}`. `errors` says field by field what was
-    wrong with the last answer or with the request: `{path, rule, message}`.
+    wrong with the last answer or with the request: `{path, rule, message}`. `unsealed` where no
+    service asked, but a client on the bus: it says nothing about another's request of the same id.
     """
 
     request_id: str
@@ -44,6 +46,7 @@ class Outcome:
     code: str | None = None
     answer: dict[str, Any] | None = None
     errors: tuple[dict[str, str], ...] = ()
+    unsealed: bool = False
 
     def to_json(self) -> dict[str, Any]:
         if self.score is not None:
@@ -87,7 +90,11 @@ def _accepted(event: GenerationAccepted) -> Outcome | None:
         "repairs": event.repairs,
     }
     reason = f"process {meta.process_id} makes no score"
-    return Outcome(meta.request_id, "accepted", reason=reason, answer=answer)
+    if meta.unsealed:
+        reason = "no score is signed of what a client asked for on the bus"
+    return Outcome(
+        meta.request_id, "accepted", reason=reason, answer=answer, unsealed=meta.unsealed
+    )
 
 
 def _rejected(event: GenerationRejected) -> Outcome | None:
@@ -103,27 +110,33 @@ def _rejected(event: GenerationRejected) -> Outcome | None:
             {"path": error.path, "rule": error.rule, "message": error.message}
             for error in event.errors
         ),
+        unsealed=event.meta.unsealed,
     )
 
 
 def _dead_lettered(topic: str, value: bytes, headers: dict[str, str]) -> Outcome | None:
     request = headers.get("assay.request.id") or headers.get("ce_requestid")
-    if not request or (topic.startswith("llm.generation.") and _of_shadow(value)):
+    meta = _meta_of(value) if topic.startswith(_MARKED) else {}
+    if not request or meta.get("shadow") is True:
         return None
     code = headers.get("assay.error.code", "unknown")
     reason = headers.get("__connect.errors.exception.message", "no reason recorded")
     path = "$" + headers.get("assay.error.pointer", "").replace("/", ".")
     errors = () if path == "$" else ({"path": path, "rule": code, "message": reason},)
-    return Outcome(request, "dead_lettered", reason=reason, code=code, errors=errors)
+    unsealed = meta.get("unsealed") is True
+    return Outcome(
+        request, "dead_lettered", reason=reason, code=code, errors=errors, unsealed=unsealed
+    )
 
 
-def _of_shadow(value: bytes) -> bool:
-    """Whether a dead letter holds an event of a shadow, which has its original's request id."""
+def _meta_of(value: bytes) -> dict[str, Any]:
+    """The meta of a dead letter's event, where it can be read. Its marks tell of shadows, which
+    have their original's request id, and of whatever id a client wrote on a request."""
     try:
         meta = json.loads(value)["meta"]
-        return isinstance(meta, dict) and meta.get("shadow") is True
+        return meta if isinstance(meta, dict) else {}
     except (ValueError, TypeError, LookupError, RecursionError):
-        return False
+        return {}
 
 
 class Outcomes:

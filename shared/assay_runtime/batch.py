@@ -28,6 +28,7 @@ class BatchEngine:
     """
 
     def __init__(self, pipeline: str, intake: Intake, stage: Stage, max_records: int) -> None:
+        self._pipeline = pipeline
         self._intake = intake
         self._stage = stage
         self._max_records = max_records
@@ -76,9 +77,11 @@ class BatchEngine:
         if not batch.done():
             self._given_up = True
             batch.cancel()
+            records = self._intake.window.in_flight
+            log.error("given_up", pipeline=self._pipeline, records=records, drain_s=seconds)
             await asyncio.wait([batch], timeout=_CANCEL_S)
             if not batch.done():
-                log.error("batch_does_not_end")
+                log.error("batch_does_not_end", pipeline=self._pipeline)
 
     async def stop(self, seconds: float) -> None:
         """No further intake; the running batch gets `seconds`."""

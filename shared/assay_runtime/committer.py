@@ -26,6 +26,8 @@ _LOOK_S = 1.0
 # aiokafka repeats a commit for as long as the coordinator is away, which would hold up a
 # rebalance and the end of the process; what is not committed is only read again.
 _PATIENCE_S = 5.0
+# The answer may have come while a busy machine did not let this process run.
+_ONCE_MORE_S = 1.0
 
 
 class Committer:
@@ -64,10 +66,18 @@ class Committer:
                 self._due.set()
                 await asyncio.sleep(_RETRY_S)
 
-    async def commit(self, consumer: Any) -> bool:
+    async def commit_last(self, consumer: Any) -> None:
+        """Before partitions go, when nothing runs any more. Tried a second time; what stays
+        uncommitted even so is said, because it will be handled again."""
+        if not await self.commit(consumer):
+            await self.commit(consumer, again=True)
+        if left := self._window.uncommitted:
+            log.error("finished_not_committed", pipeline=self._pipeline, records=left)
+
+    async def commit(self, consumer: Any, *, again: bool = False) -> bool:
         """Commit every watermark that moved; a failed commit costs repeats, never records."""
         try:
-            async with asyncio.timeout(_PATIENCE_S), self._lock:
+            async with asyncio.timeout(_ONCE_MORE_S if again else _PATIENCE_S), self._lock:
                 marks = self._window.committable()
                 if not marks:
                     return True

@@ -8,11 +8,20 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.structs import OffsetAndMetadata
 
-from assay_runtime import fetched_records, lenient_records
+from assay_runtime import (
+    bounded_decompression,
+    bounded_polls,
+    fenced_commits,
+    fetched_records,
+    lenient_records,
+)
 from assay_runtime.settings import KafkaSection
 
+bounded_decompression.install()
 lenient_records.install()
 fetched_records.install()
+bounded_polls.install()
+fenced_commits.install()
 
 # `busy_stall_s` replaces the poll interval, which would throw a waiting window out of its group.
 _POLL_INTERVAL_MS = 86_400_000

@@ -24,7 +24,7 @@ def in_transaction(
     connection: sqlite3.Connection, function: Callable[[sqlite3.Connection], T]
 ) -> T:
     """The function's result, committed; what it raises, with nothing changed."""
-    connection.execute("BEGIN IMMEDIATE")
+    _begin(connection)
     try:
         result = function(connection)
         connection.execute("COMMIT")
@@ -34,6 +34,12 @@ def in_transaction(
             connection.execute("ROLLBACK")
         raise
     return result
+
+
+def _begin(connection: sqlite3.Connection) -> None:
+    if connection.in_transaction:  # a rollback failed, on a broken disk for one
+        connection.execute("ROLLBACK")
+    connection.execute("BEGIN IMMEDIATE")
 
 
 @dataclass(slots=True)
@@ -100,6 +106,9 @@ class GroupCommit:
         except _Undone:
             # By whose fault shows when each has a transaction of its own.
             self._one_by_one(group)
+        except BaseException as error:
+            for write in group:  # nobody may wait for ever
+                write.result, write.error = None, error
         for loop in {write.loop for write in group}:
             loop.call_soon_threadsafe(_tell, [write for write in group if write.loop is loop])
 
@@ -108,7 +117,7 @@ class GroupCommit:
             self._one_by_one(group)
             return
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            _begin(self._connection)
         except sqlite3.Error as error:
             for write in group:
                 write.error = error

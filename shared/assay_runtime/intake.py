@@ -103,7 +103,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         self._closed = True
         if self._consumer is None:
             return
-        await self._committer.commit(self._consumer)
+        await self._committer.commit_last(self._consumer)
         self.window.revoke(self.window.positions())
         try:
             async with asyncio.timeout(_LEAVE_S):
@@ -119,7 +119,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             await self._drain(self._kafka.drain_s)
             if revoked:
-                await self._committer.commit(self._consumer)
+                await self._committer.commit_last(self._consumer)
         finally:
             self._positions.revoked()
 
@@ -161,6 +161,9 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
             self._positions.rewind(self._consumer)
             await asyncio.sleep(_RETRY_S)
             return []
+        except Exception:
+            self._positions.rewind(self._consumer)  # nothing handed out may seem to be read
+            raise
         if self.revoking or self._closed:
             return []  # dropped; whoever is assigned next positions the partition anew
         admitted: list[tuple[Ticket, Record]] = []
@@ -202,5 +205,16 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
                     log.warning("topics_missing", pipeline=self._pipeline, topics=sorted(missing))
                 return None if self.assigned else "no partitions assigned"
             ends = await self._consumer.end_offsets([TopicPartition(*p) for p in marks])
+            for position in marks:
+                await self._pass_recordless(position)
+            marks = {p: self.window.watermark(p) for p in marks}
         lag = sum(max(0, ends[TopicPartition(*p)] - (m or 0)) for p, m in marks.items())
         return f"lag {lag}" if lag else None
+
+    async def _pass_recordless(self, position: Position) -> None:
+        """Offsets behind the last record that hold none, as the end of a publisher's transaction,
+        are not unread, nor lost where retention removes them: they are committed like others."""
+        if self.revoking or self._closed or self.window.held(position):
+            return  # while partitions go, records are handed out that nobody admits
+        at = await self._consumer.position(TopicPartition(*position))
+        self.window.skip(position, at)

@@ -51,18 +51,24 @@ _DEAR_S = 0.25
 _WEIGHT = 1 / 16
 
 
+def _size(item: _Item) -> int:
+    return len(item[1].value or b"")
+
+
 class LaneEngine:
     """`slots` records run at once; records of one key queue in that key's lane until the outputs
     of the one before them are sent.
 
-    Intake is bounded by `4 × slots` admitted records and by a share of that per partition, read
-    round-robin: one fetch brings up to a megabyte of one partition, which would fill the window
-    and leave the other partitions' keys idle (research §6). Records of `first` topics go ahead.
+    Intake is bounded by 32 MB of values, by `4 × slots` admitted records and by a share of those
+    per partition, read round-robin: one fetch brings up to a megabyte of one partition, which would
+    fill the window and leave the other partitions' keys idle (research §6). Records of `first`
+    topics go ahead.
     """
 
     def __init__(
         self, pipeline: str, intake: Intake, stage: Stage, slots: int, first: frozenset[str]
     ) -> None:
+        self._pipeline = pipeline
         self._intake = intake
         self._window = intake.window
         self._stage = stage
@@ -134,6 +140,7 @@ class LaneEngine:
             if key is None:
                 key = (record.topic, record.partition, record.offset)
             self._lanes.put(key, item, first=record.topic in self._first)
+            self._shares.bytes_held += _size(item)
         self._dispatch()
 
     def _dispatch(self) -> None:
@@ -169,6 +176,7 @@ class LaneEngine:
             self._given_up.discard(task)
             if running:
                 self._release(key)
+            self._shares.bytes_held -= _size(item)
             self._in_flight.set(self._window.in_flight)
             if self._worth_waking(ticket.position):
                 self._freed.set()
@@ -190,24 +198,25 @@ class LaneEngine:
 
     async def drain(self, seconds: float) -> None:
         """Drop what is queued, let what runs finish within `seconds`, give up the rest undone."""
-        self._lanes.forget()
+        self._shares.bytes_held -= sum(map(_size, self._lanes.forget()))
         try:
             async with asyncio.timeout(seconds):
                 while self._tasks:
                     await asyncio.wait(self._tasks, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError:
-            await self._give_up()
+            await self._give_up(seconds)
         self._freed.set()  # what was dropped completes nothing that would wake `run`
 
-    async def _give_up(self) -> None:
+    async def _give_up(self, seconds: float) -> None:
         late = set(self._tasks)
         self._given_up |= late
         for task in late:
             task.cancel()
         if late:
+            log.error("given_up", pipeline=self._pipeline, records=len(late), drain_s=seconds)
             _, deaf = await asyncio.wait(late, timeout=_CANCEL_S)
             if deaf:
-                log.error("records_do_not_end", running=len(deaf))
+                log.error("records_do_not_end", pipeline=self._pipeline, running=len(deaf))
 
     async def stop(self, seconds: float) -> None:
         """No further intake; what runs gets `seconds`."""

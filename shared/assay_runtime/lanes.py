@@ -54,10 +54,13 @@ class Lanes(Generic[T]):
         self._running.remove(key)
         self._make_ready(key)
 
-    def forget(self) -> None:
-        """Drop what waits; what runs goes on running."""
+    def forget(self) -> list[T]:
+        """Drop what waits and say what that was; what runs goes on running."""
+        waiting = (*self._first.values(), *self._rest.values())
+        dropped = [item for lane in waiting for item in lane]
         for kept in (self._first, self._rest, self._ready_first, self._ready):
             kept.clear()
+        return dropped
 
     def _make_ready(self, key: Hashable) -> None:
         if key in self._first:

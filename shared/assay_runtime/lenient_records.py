@@ -1,8 +1,10 @@
-"""Reads what aiokafka refuses: a header name that is no UTF-8.
+"""Reads what aiokafka refuses: a header name that is no UTF-8, a batch that cannot be decompressed.
 
 aiokafka decodes header names strictly, so one such record, which any client can write, would stop
 every consumer of its partition for good. A batch that fails for this reason is read a second time
-by aiokafka's own Python parser with undecodable bytes replaced.
+by aiokafka's own Python parser with undecodable bytes replaced. Of a batch that cannot be
+decompressed, or only beyond all bounds, one record without key and value is read, at its last
+offset, with the reason in the header `assay.unreadable`.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 from aiokafka.consumer import fetcher
-from aiokafka.record.default_records import _DefaultRecordBatchPy
+from aiokafka.record.default_records import _DefaultRecordBatchPy, _DefaultRecordPy
 from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
+
+from assay_runtime.bounded_decompression import BatchUnreadable
 
 
 class _LenientBytes(bytearray):
@@ -52,6 +56,16 @@ class _Batch:
             return iter(list(self._strict))
         except UnicodeDecodeError:
             return iter(_LenientBatch(self._slice()))
+        except BatchUnreadable as reason:
+            return iter([self._unreadable(str(reason))])
+
+    def _unreadable(self, reason: str) -> Any:
+        strict = self._strict
+        offset = strict.base_offset + strict.last_offset_delta
+        headers = [("assay.unreadable", reason.encode())]
+        return _DefaultRecordPy(
+            offset, strict.max_timestamp, strict.timestamp_type, None, None, headers
+        )
 
     def _slice(self) -> bytearray:
         records = _MemoryRecordsPy(self._raw)

@@ -37,7 +37,8 @@ class Pipeline:
     """What a service's `app.py` declares.
 
     `first` topics are read before the others (lane engine). `dead_letter_ratio` None turns the
-    dead-letter limit off. A sink sets `keeps_dead_letters` False: it cannot fail on content.
+    dead-letter limit off. A sink sets `keeps_dead_letters` False: it cannot fail on content. With
+    `stored_positions` it loses nothing: what it cannot keep ends the process, and is read again.
     `retries` is how many retry topics each of its topics has: a record that the handler postpones
     goes through them before it is dead-lettered.
     `waiting` says what a handler waits for in place (None: nothing), so that readiness goes off
@@ -109,6 +110,7 @@ class Runner:
             publisher=self._publisher,
             limit=DeadLetterLimit(pipeline.dead_letter_ratio),
             keeps_dead_letters=pipeline.keeps_dead_letters,
+            loses_nothing=pipeline.stored_positions is not None,
             retries=(
                 Retries(service, pipeline.retries, kafka.retry_delays_s)
                 if pipeline.retries

@@ -34,6 +34,14 @@ _REFUSED = (
     asyncpg.InvalidCatalogNameError,
     ValueError,
 )
+# The same once the store was open: a password is changed, a database restored. It is mended there,
+# and no record is to blame either.
+_MENDED_ELSEWHERE = (
+    asyncpg.InvalidAuthorizationSpecificationError,
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.InternalServerError,
+)
 _CLOSE_S = 5.0
 
 
@@ -45,6 +53,7 @@ class PostgresPool:
         self._migrations = migrations
         self._what = what
         self._pool: Any = None
+        self._opened = False
 
     async def open(self) -> None:
         """Connect and bring the schema up to date; Pause while the server is away."""
@@ -54,6 +63,7 @@ class PostgresPool:
                     self._url, min_size=1, max_size=4, command_timeout=30, timeout=10
                 )
             await self._migrate()
+            self._opened = True
         except _REFUSED as error:
             raise SettingsError(f"PostgreSQL for the {self._what}: {error}") from error
         except BaseException:
@@ -103,7 +113,7 @@ class PostgresPool:
         """A connection of the pool; outages inside the block become Pause."""
         if self._pool is None:
             raise Pause(self._what, "the database is not open")
-        with _outages(self._what):
+        with _outages(self._what, _MENDED_ELSEWHERE if self._opened else ()):
             async with self._pool.acquire(timeout=10) as connection:
                 yield connection
 
@@ -115,10 +125,10 @@ class PostgresPool:
 
 
 @contextlib.contextmanager
-def _outages(what: str) -> Any:
+def _outages(what: str, more: tuple[type[Exception], ...] = ()) -> Any:
     try:
         yield
     except asyncpg.ClientConfigurationError:
         raise  # an InterfaceError too, but no outage
-    except _OUTAGE as error:
+    except (*_OUTAGE, *more) as error:
         raise Pause(what, f"PostgreSQL: {error or type(error).__name__}") from error

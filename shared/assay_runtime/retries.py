@@ -69,7 +69,7 @@ def not_before_s(headers: Headers) -> float:
     """When a postponed record may be tried again, in seconds since 1970; 0 where it is not said."""
     try:
         return int(text_headers(headers)[NOT_BEFORE]) / 1000
-    except (KeyError, ValueError):
+    except (KeyError, ValueError, OverflowError):  # a number of hundreds of digits
         return 0.0
 
 

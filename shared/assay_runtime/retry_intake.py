@@ -19,15 +19,21 @@ class DueConsumer:
 
     The wait of a retry topic is the same for all its records, so the head of a partition is due
     first, and a partition is not fetched from while its head waits. Whoever wrote the head may
-    have a clock that is ahead: nothing is held for longer than `longest_s` after it was fetched.
+    have a clock that is ahead, and our own may be set back: nothing is held for longer than
+    `longest_s` after it was fetched, by `ticks`, which only go on.
     """
 
     def __init__(
-        self, consumer: Any, longest_s: float, clock: Callable[[], float] = time.time
+        self,
+        consumer: Any,
+        longest_s: float,
+        clock: Callable[[], float] = time.time,
+        ticks: Callable[[], float] = time.monotonic,
     ) -> None:
         self._consumer = consumer
         self._longest_s = longest_s
         self._clock = clock
+        self._ticks = ticks
         self._held: dict[TopicPartition, deque[tuple[float, Any]]] = {}
 
     def __getattr__(self, name: str) -> Any:
@@ -41,6 +47,11 @@ class DueConsumer:
     def seek(self, tp: TopicPartition, offset: int) -> None:
         self._held.pop(tp, None)
         self._consumer.seek(tp, offset)
+
+    async def position(self, tp: TopicPartition) -> int:
+        """The first offset that was not handed out."""
+        held = self._held.get(tp)
+        return int(held[0][1].offset if held else await self._consumer.position(tp))
 
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: int = 0, max_records: int | None = None
@@ -60,21 +71,23 @@ class DueConsumer:
             fetched = await self._consumer.getmany(
                 *free, timeout_ms=int(wait_s * 1000), max_records=max_records
             )
-            latest = self._clock() + self._longest_s
+            now, ticks = self._clock(), self._ticks()
             for tp, records in fetched.items():
-                self._held[tp] = deque((min(_due_at(raw), latest), raw) for raw in records)
+                self._held[tp] = deque(
+                    (ticks + min(_due_at(raw) - now, self._longest_s), raw) for raw in records
+                )
         return self._due(partitions, max_records)
 
     def _until_due(self, tp: TopicPartition) -> float:
         """Seconds until the head of a held partition is due, endless for one that is not held."""
         held = self._held.get(tp)
-        return max(0.0, held[0][0] - self._clock()) if held else float("inf")
+        return max(0.0, held[0][0] - self._ticks()) if held else float("inf")
 
     def _due(
         self, partitions: tuple[TopicPartition, ...], max_records: int | None
     ) -> dict[TopicPartition, list[Any]]:
         room = max_records if max_records is not None else float("inf")
-        now = self._clock()
+        now = self._ticks()
         due: dict[TopicPartition, list[Any]] = {}
         for tp in partitions or tuple(self._held):
             held = self._held.get(tp)

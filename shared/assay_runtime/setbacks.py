@@ -8,7 +8,7 @@ import structlog
 
 from assay_runtime import metrics
 from assay_runtime.dead_letters import DeadLetterLimit, dead_letter
-from assay_runtime.failures import DeadLetter, RetryLater
+from assay_runtime.failures import DeadLetter, RetryLater, Stop
 from assay_runtime.raw_message import RawMessage
 from assay_runtime.record_batches import Outgoing
 from assay_runtime.records import Record
@@ -19,7 +19,8 @@ log = structlog.get_logger()
 
 class Setbacks:
     """Counts and logs each of them. `check` raises DeadLetter for a message too large to be sent;
-    without `retries` nothing is tried later; a sink keeps no dead letters."""
+    without `retries` nothing is tried later; a sink keeps no dead letters, and one that is to lose
+    nothing says Stop, because what it passed over it would never see again."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Setbacks:
         limit: DeadLetterLimit,
         *,
         keeps_dead_letters: bool,
+        loses_nothing: bool,
         retries: Retries | None,
     ) -> None:
         self._pipeline = pipeline
@@ -36,6 +38,7 @@ class Setbacks:
         self._check = check
         self._limit = limit
         self._keeps_dead_letters = keeps_dead_letters
+        self._loses_nothing = loses_nothing
         self._retries = retries
 
     def none(self) -> None:
@@ -46,6 +49,9 @@ class Setbacks:
         """The record for a retry topic or a dead-letter topic; Stop once too many are buried."""
         if isinstance(reason, RetryLater) and (later := self._postponed(record, reason)):
             return (later,)  # judged when it comes back
+        if self._loses_nothing:
+            place = f"{record.topic}/{record.partition}/{record.offset}"
+            raise Stop(f"{place} cannot be kept and must not be passed over: {reason}")
         self._limit.note(dead=True)
         metrics.DEAD_LETTERED.labels(self._pipeline, record.topic, reason.code).inc()
         log.warning(

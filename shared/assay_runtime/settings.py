@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 _PREFIX = "ASSAY_"
-# One ConfigMap may serve all services, so another service's section is not a mistake.
+# One ConfigMap may serve all services, so a section that others read is not a mistake.
 _SERVICE_SECTIONS = {
-    "ingest", "features", "scorer", "validator", "signer", "evidence", "advisor",
+    "ingest", "features", "scorer", "validator", "signer", "evidence", "advisor", "seals",
 }  # fmt: skip
 
 

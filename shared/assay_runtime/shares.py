@@ -7,10 +7,12 @@ from assay_runtime.window import Window
 
 # One record that does not end must not let the rest run ahead without bound.
 _SPAN = 10_000
+# Of values that are admitted and not done. Reading stops there; the poll under way may pass it.
+_BYTES = 33_554_432
 
 
 class Shares:
-    """`cap` records in all, shared evenly over the assigned partitions.
+    """`cap` records in all, shared evenly over the assigned partitions, and 32 MB of values.
 
     Reading pays only where a quarter of a share, and of the cap, is free: the lanes hold a
     reserve of three times the slots, so no slot stands empty meanwhile.
@@ -21,6 +23,7 @@ class Shares:
         self._cap = cap
         self._first = first
         self._rotation = 0
+        self.bytes_held = 0
 
     @property
     def quota(self) -> int:
@@ -29,7 +32,9 @@ class Shares:
 
     @property
     def full(self) -> bool:
-        return self._window.in_flight > self._cap - max(1, self._cap // 4)
+        return (
+            self._window.in_flight > self._cap - max(1, self._cap // 4) or self.bytes_held >= _BYTES
+        )
 
     @property
     def few(self) -> int:
@@ -38,6 +43,8 @@ class Shares:
 
     def room(self, position: Position) -> int:
         """Records that may be read from this partition now."""
+        if self.bytes_held >= _BYTES:
+            return 0
         free = min(self.quota - self._window.held(position), self._cap - self._window.in_flight)
         return max(0, free)
 

@@ -12,6 +12,7 @@ from typing import TypeVar
 from assay_runtime.failures import Pause
 from assay_runtime.group_commit import GroupCommit, in_transaction
 from assay_runtime.settings import SettingsError
+from assay_runtime.sqlite_opening import open_connection
 
 T = TypeVar("T")
 
@@ -51,6 +52,7 @@ def _statements(script: str) -> list[str]:
 
 class SqliteFile:
     """A database file in WAL mode with synchronous=FULL: what is committed survives power loss.
+    Made where there is none, readable by its owner alone.
 
     `migrations` are SQL scripts; `PRAGMA user_version` counts those applied. A file written by a
     newer version is refused. Everything that is away (disk full, file locked or unreadable)
@@ -72,13 +74,8 @@ class SqliteFile:
         await self._run(self._open)
 
     def _open(self) -> None:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        connection = sqlite3.connect(
-            self._path, isolation_level=None, timeout=_LOCK_S, check_same_thread=False
-        )
+        connection = open_connection(self._path, _LOCK_S)
         try:
-            connection.execute("PRAGMA journal_mode=WAL")
-            connection.execute("PRAGMA synchronous=FULL")
             in_transaction(connection, self._migrate)
         except BaseException:
             connection.close()

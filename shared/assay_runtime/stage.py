@@ -53,6 +53,7 @@ class Stage:
         publisher: Publisher,
         limit: DeadLetterLimit,
         keeps_dead_letters: bool = True,
+        loses_nothing: bool = False,
         retries: Retries | None = None,
         unwrap: Callable[[Record], Record] | None = None,
         on_pause: Callable[[str | None], None] = lambda what: None,
@@ -69,6 +70,7 @@ class Stage:
             publisher.check,
             limit,
             keeps_dead_letters=keeps_dead_letters,
+            loses_nothing=loses_nothing,
             retries=retries,
         )
         self._unwrap = unwrap

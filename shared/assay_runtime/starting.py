@@ -37,7 +37,8 @@ class Found:
 
 
 class StartingPositions:
-    """Finds offsets to read from: stored beside a sink's rows, else committed, else the first.
+    """Finds offsets to read from: those committed, or for a sink those stored beside its rows
+    where they are behind; else the first.
 
     aiokafka would reset a position that retention has overtaken to the earliest record in
     silence; here the loss is counted and said, and ends the process if so configured.
@@ -66,7 +67,9 @@ class StartingPositions:
         found = Found()
         for position, tp in zip(wanted, tps, strict=True):
             at_group = group[tp].offset if tp in group else None
-            at = stored.get(position, at_group)
+            at = at_group
+            if self._stored_positions:
+                at = _behind(stored.get(position), at_group)
             low, end = lows[tp], ends[tp]
             finished = None
             if at is None:
@@ -74,8 +77,8 @@ class StartingPositions:
                     log.warning("start_after_retention", topic=tp.topic, low_watermark=low)
                 start: int | None = low
             else:
-                if at == at_group:
-                    finished = from_metadata(group[tp].metadata, at, self._kafka.log)
+                if not self._stored_positions:
+                    finished = from_metadata(group[tp].metadata or "", at, self._kafka.log)
                 start = self._checked(position, at, low, end, finished)
             if start is None:
                 continue
@@ -136,3 +139,10 @@ class StartingPositions:
                 "by retention before they were read; set ASSAY_KAFKA__OVERRUN=continue to go "
                 "on without them"
             )
+
+
+def _behind(stored: int | None, committed: int | None) -> int | None:
+    """Where a sink goes on, to which repeats are harmless: None, the first record, where either
+    says nothing. A store without a position is new, or a backup from before the partition's first
+    record; Kafka forgets what a group committed when the topic is deleted and made anew."""
+    return None if stored is None or committed is None else min(stored, committed)

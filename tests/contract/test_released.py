@@ -21,6 +21,7 @@ from assay.release import Minor, ReleaseError, released_minors
 ROOT = schema_root()
 MINORS = [minor for event in sorted(EVENTS) for minor in released_minors(ROOT, event)]
 EVENT = "wallet.score.signed.v1"
+NEXT_MINOR = released_minors(ROOT, EVENT)[-1].minor + 1
 
 
 def label(minor: Minor) -> str:
@@ -121,8 +122,8 @@ def test_freezing_twice_changes_nothing(copied: Path) -> None:
 def test_an_addition_becomes_the_next_minor(copied: Path) -> None:
     edit_schema(copied, EVENT, lambda s: s["properties"].update(note={"type": "string"}))
     frozen = release.freeze(copied)
-    assert f"{EVENT}/1.1.json" in frozen
-    assert f"{EVENT}/1.1.examples/signed.json" in frozen
+    assert f"{EVENT}/1.{NEXT_MINOR}.json" in frozen
+    assert f"{EVENT}/1.{NEXT_MINOR}.examples/signed.json" in frozen
     assert release.problems(copied) == []
     assert released_minors(copied, EVENT)[-1].schema["properties"]["note"] == {"type": "string"}
 
@@ -133,14 +134,14 @@ def test_a_breaking_edit_is_refused_with_place_and_reason(
     edit_schema(copied, EVENT, lambda s: s["properties"]["score"].update(maximum=100))
     assert release.main([], copied) == 1
     assert f"{EVENT} 1.0: $.score: maximum was 1000, is 100" in capsys.readouterr().err
-    assert not (copied / "released" / EVENT / "1.1.json").exists()
+    assert not (copied / "released" / EVENT / f"1.{NEXT_MINOR}.json").exists()
 
 
 def test_a_new_schema_must_suit_every_minor_of_its_major(copied: Path) -> None:
     edit_schema(copied, EVENT, lambda s: s["properties"].update(note={"type": "string"}))
     release.freeze(copied)
     edit_schema(copied, EVENT, lambda s: s["properties"].pop("note"))
-    assert [m.minor for m, _ in release.event_breaks(copied, EVENT)] == [1]
+    assert [m.minor for m, _ in release.event_breaks(copied, EVENT)] == [NEXT_MINOR]
 
 
 def test_a_new_major_stands_beside_the_old(copied: Path) -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from assay.topics import catalogue
+from tests.fault.acts import BROKER, Scene
 from tests.fault.checker import check
-from tests.fault.faults import BROKER, Inflicted, Planned, Scene, inflict
+from tests.fault.commit_reader import read_commits, steps_back
+from tests.fault.faults import Inflicted, Planned, inflict
 from tests.fault.findings import Findings
 from tests.fault.lineage_rules import check_repeated_calls
 from tests.fault.recovery import recovery_s
@@ -35,7 +37,7 @@ class RunPlan:
 
     `spread_s` spreads the submissions over time (0: as fast as they go). Shares of them are
     submitted `twice`, come `late`, or are `bare` of wallet data. `deadline_s` and `slots` are the
-    scorer's. `stores` is a kind of surroundings.py.
+    scorer's. `stores` is a kind of surroundings.py; `wire`: the broker's can be cut.
     """
 
     events: int
@@ -45,6 +47,7 @@ class RunPlan:
     model: str = "simulator"
     simulator: tuple[str, ...] = MISBEHAVING
     stores: str = "files"
+    wire: bool = False
     spread_s: float = 0.0
     twice: float = 0.01
     late: float = 0.0
@@ -64,6 +67,14 @@ class RunPlan:
 
     def work(self) -> list[Submission]:
         return list(submissions(self.events, self.wallets, self.seed, bare=self.bare))
+
+    def to_json(self) -> dict[str, Any]:
+        names = ("events", "wallets", "seed", "broker", "stores", "wire")
+        return {**{name: getattr(self, name) for name in names}, "simulator": list(self.simulator)}
+
+    def broken_down(self, error: Exception) -> dict[str, Any]:
+        """In place of a result: nothing is known of such a run, and it is not clean."""
+        return {**self.to_json(), "faults": [], "clean": False, "error": repr(error)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,12 +97,7 @@ class RunResult:
     def to_json(self) -> dict[str, Any]:
         plan = self.plan
         return {
-            "events": plan.events,
-            "wallets": plan.wallets,
-            "seed": plan.seed,
-            "broker": plan.broker,
-            "stores": plan.stores,
-            "simulator": list(plan.simulator),
+            **plan.to_json(),
             "faults": [
                 {"fault": str(met.planned), "recovery_s": recovery}
                 for met, recovery in self.inflicted
@@ -110,10 +116,11 @@ async def run(
 ) -> RunResult:
     """Start a stack, submit, inflict, settle, check. Everything is removed afterwards, except
     what the stack keeps in `data` where that is given."""
+    kafka = plan.broker == "kafka"
     with (
-        surroundings(plan.stores) as around,
+        surroundings(plan.stores, kafka=kafka, wire=plan.wire, data=data) as around,
         RunningStack(
-            plan.broker,
+            around.broker.bootstrap if around.broker else plan.broker,
             model=plan.model,
             simulator=plan.simulator,
             environment=plan.settings(),
@@ -135,17 +142,19 @@ async def run(
                 told = ended
                 say(f"{ended} of {plan.events} ended after {time.monotonic() - started:.0f} s")
 
-        faults = asyncio.create_task(inflict(Scene(stack, around), plan.schedule))
         publishing = publish(
             stack.bootstrap, work, seconds=plan.spread_s, twice=plan.twice, late=plan.late,
             seed=plan.seed,
         )  # fmt: skip
-        _, ended = await asyncio.gather(
-            publishing,
-            all_ended(stack.bootstrap, asked, patience_s=plan.patience_s, progress=progress),
-        )
-        seconds = time.monotonic() - started
-        inflicted = await faults
+        async with asyncio.TaskGroup() as group:
+            faults = group.create_task(inflict(Scene(stack, around), plan.schedule))
+            group.create_task(publishing)
+            ending = group.create_task(
+                all_ended(stack.bootstrap, asked, patience_s=plan.patience_s, progress=progress)
+            )
+            ended = await ending
+            seconds = time.monotonic() - started
+        inflicted = faults.result()
         say(f"{ended} of {plan.events} ended in {seconds:.0f} s; settling")
         # A call that still runs for an already ended request may last its whole deadline.
         quiet_s = plan.deadline_s + 1.5
@@ -154,6 +163,10 @@ async def run(
         log = await read_topics(stack.bootstrap)
         findings = check(log, await read_stores(stores), asked, stack.public_key)
         check_repeated_calls(plan.slots * lost_calls(inflicted), findings)
+        if around.broker:
+            back = steps_back(await read_commits(stack.bootstrap))
+            findings.counts["commits_back"] = back.total()
+            findings.counts.update({f"commits_back {group}": n for group, n in back.items()})
         tiers = [topic.name for topic in catalogue().retries()]
         findings.counts["postponed"] = sum((await end_offsets(stack.bootstrap, tiers)).values())
         met = [(fault, recovery_s(log, fault)) for fault in inflicted]

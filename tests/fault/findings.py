@@ -13,6 +13,8 @@ VIOLATIONS = {
     "order_violations": "a wallet's timestamps or first attempts out of order (SPEC X.2)",
     "same_timestamp": "two scores for one network, wallet and timestamp",
     "bad_signature": "a signature that the trusted key did not make",
+    "shadow_signed": "a signed score that goes back to a shadow's request",
+    "unsealed_signed": "a signed score that goes back to a request no service vouched for",
     "unasked": "a signed score that nobody asked for",
     "bad_event": "an event whose id, headers or key contradict its value",
     "chain_broken": "an event whose parent is not on the bus",

@@ -26,7 +26,8 @@ VALIDATED = WalletScoreValidated.type
 PARENTS = {
     ACCEPTED: (SUBMITTED,),
     WalletFeaturesExtracted.type: (ACCEPTED,),
-    REQUESTED: (ACCEPTED,),
+    # Of a step that another follows, the answer is the parent (SPEC S4.12).
+    REQUESTED: (ACCEPTED, ANSWERED),
     RETRIED: (ANSWERED,),
     ANSWERED: (REQUESTED, RETRIED),
     GenerationRejected.type: (ANSWERED,),
@@ -57,12 +58,33 @@ def check_lineage(log: TopicLog, findings: Findings) -> None:
                 findings.add("bad_event", f"{record.at}: key {record.key}, wallet {wallet}")
         if topic not in _CALLS_OUTSIDE:
             _check_purity(records, findings)
+    _check_marks(log, findings)
     answered = log.of(ANSWERED)
     findings.counts["model_answers"] = len(answered)
-    # Two answers to one request were two calls; the same answer twice was written twice.
-    findings.counts["repeated_model_calls"] = len({r.event_id for r in answered}) - len(
-        {record.meta.get("causation_id") for record in answered}
+    # Two answers to one request were two calls; the same answer twice was written twice. A call
+    # that brought no answer is not remembered: a repeat of its request asks again.
+    paid = [record for record in answered if record.content.get("outcome") != "failed"]
+    findings.counts["repeated_model_calls"] = len({record.event_id for record in paid}) - len(
+        {record.meta.get("causation_id") for record in paid}
     )
+
+
+def _check_marks(log: TopicLog, findings: Findings) -> None:
+    """No signed score has a shadow's or an unsealed event among its ancestors or is marked as one,
+    also where a mark got lost on the way."""
+    by_id = {(topic, record.event_id): record for topic in PARENTS for record in log.of(topic)}
+    for signed in log.of(SIGNED):
+        record: Seen | None = signed
+        seen: set[str] = set()
+        while record is not None and record.event_id not in seen:
+            seen.add(record.event_id)
+            if record.aside:
+                text = f"request {signed.request_id} at {signed.at}: {record.at} is marked so"
+                findings.add(f"{record.aside}_signed", text)
+                break
+            cause = str(record.meta.get("causation_id"))
+            parents = (by_id.get((topic, cause)) for topic in PARENTS[record.topic])
+            record = next((parent for parent in parents if parent is not None), None)
 
 
 def check_repeated_calls(allowed: int, findings: Findings) -> None:
@@ -106,10 +128,12 @@ def _check_parent(record: Seen, known: dict[tuple[str, str, str], str], findings
 
 
 def _check_purity(records: list[Seen], findings: Findings) -> None:
-    made: dict[str, set[str]] = defaultdict(set)
+    made: dict[tuple[str, str], set[str]] = defaultdict(set)
     for record in records:
-        made[str(record.meta.get("causation_id"))].add(record.event_id)
-    for parent, events in made.items():
+        # Each shadow has an event of its own of the same parent.
+        shadow = str(record.meta.get("process_hash")) if record.meta.get("shadow") else ""
+        made[str(record.meta.get("causation_id")), shadow].add(record.event_id)
+    for (parent, _), events in made.items():
         if len(events) > 1:
             text = f"{records[0].topic}: {len(events)} different events of parent {parent}"
             findings.add("impure", text)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from itertools import pairwise
 
-from tests.fault.faults import AGGREGATOR, BROKER, DISK, MODEL, POSTGRES, Inflicted
+from tests.fault.acts import AGGREGATOR, BROKER, DISK, MODEL, POSTGRES
+from tests.fault.faults import Inflicted
 from tests.fault.lineage_rules import ACCEPTED, ANSWERED, REQUESTED, VALIDATED
 from tests.fault.seen import SIGNED
 from tests.fault.topic_reader import TopicLog

@@ -9,7 +9,12 @@ from typing import Any
 from pydantic_core import from_json
 
 from assay.envelope import text_headers
-from assay.events import GenerationRejected, WalletEventSubmitted, WalletScoreSigned
+from assay.events import (
+    GenerationAnswered,
+    GenerationRejected,
+    WalletEventSubmitted,
+    WalletScoreSigned,
+)
 from assay.events.evidence import EvidenceRecordSubmitted
 from assay.identity import identify
 from assay.ids import event_id
@@ -22,6 +27,7 @@ EVIDENCE_RECORD = EvidenceRecordSubmitted.type
 
 # The content that rules look at; everything else of a value is represented by its hash.
 _KEPT = {
+    GenerationAnswered.type: ("outcome",),
     REJECTED: ("terminal", "ends_as", "reason"),
     EVIDENCE_RECORD: ("record", "payload"),
     SIGNED: ("score", "wallet_address", "timestamp_ms", "attestations", "metadata"),
@@ -52,6 +58,12 @@ class Seen:
     @property
     def place(self) -> tuple[str, int, int]:
         return self.topic, self.partition, self.offset
+
+    @property
+    def aside(self) -> str | None:
+        """ "shadow" or "unsealed" where the event says that nothing of it may be signed; such
+        events run beside a request under its id, and neither end it nor stand in its order."""
+        return next((mark for mark in ("shadow", "unsealed") if self.meta.get(mark)), None)
 
     @property
     def at(self) -> str:

@@ -29,17 +29,19 @@ async def all_ended(
     async with Outcomes(bootstrap, start="earliest") as outcomes:
         stream = aiter(outcomes)
         waiting = asyncio.ensure_future(anext(stream))
-        while open_:
-            done, _ = await asyncio.wait({waiting}, timeout=patience_s)
-            if not done:
-                break
-            known = len(open_)
-            open_.discard(waiting.result().request_id)
-            if len(open_) < known:
-                progress(len(set(asked)) - len(open_))
-            waiting = asyncio.ensure_future(anext(stream))
-        waiting.cancel()
-        await asyncio.wait({waiting})
+        try:
+            while open_:
+                done, _ = await asyncio.wait({waiting}, timeout=patience_s)
+                if not done:
+                    break
+                known = len(open_)
+                open_.discard(waiting.result().request_id)
+                if len(open_) < known:
+                    progress(len(set(asked)) - len(open_))
+                waiting = asyncio.ensure_future(anext(stream))
+        finally:
+            waiting.cancel()
+            await asyncio.wait({waiting})
     return len(set(asked)) - len(open_)
 
 

@@ -35,7 +35,9 @@ def check_endings(
     refused = {
         record.request_id
         for record in log.of(REJECTED)
-        if record.content.get("terminal") and record.content.get("ends_as") in _ENDED_WITHOUT_SCORE
+        if record.content.get("terminal")
+        and record.content.get("ends_as") in _ENDED_WITHOUT_SCORE
+        and not record.aside
     }
     buried = {
         record.request_id
@@ -90,7 +92,11 @@ def check_order(log: TopicLog, findings: Findings) -> None:
     """Per wallet, repeats dropped: timestamps grow along the topic, no two are equal, and first
     attempts keep the order of acceptance. A request of which any attempt was refused counts as
     retried, also where a later redelivery's first attempt brought its score."""
-    retried = {r.request_id for r in log.of(REJECTED) if not r.content.get("terminal")}
+    retried = {
+        record.request_id
+        for record in log.of(REJECTED)
+        if not record.content.get("terminal") and not record.aside
+    }
     place: dict[str, int] = {}
     for number, record in enumerate(log.of(WalletEventAccepted.type)):
         place.setdefault(record.request_id, number)
@@ -136,7 +142,7 @@ def check_conflicts(log: TopicLog, findings: Findings) -> None:
     sources = {record.meta.get("causation_id") for record in log.of(SIGNED)}
     signed = {record.request_id for record in log.of(SIGNED)}
     for record in distinct(log.of(WalletScoreValidated.type)):
-        if record.event_id in sources or record.request_id not in signed:
+        if record.event_id in sources or record.request_id not in signed or record.aside:
             continue
         findings.counts["ledger_conflicts"] += 1
         if record.event_id not in recorded:

@@ -1,5 +1,5 @@
 """What a run has beside the stack and can take away from it: the aggregator, a disk for the
-ledger, a PostgreSQL for all stores."""
+ledger, a PostgreSQL for all stores, a broker behind a wire that can be cut."""
 
 from __future__ import annotations
 
@@ -12,11 +12,15 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from deploy.kafka.broker import Broker
+from deploy.kafka.cut_network import CutNetwork
 from deploy.kafka.postgres_server import PostgresServer, find_binaries
 from deploy.owned_process import MissingTool
 from tests.e2e.outside import ScriptedAggregator
+from tests.fault.running_stack import SERVICES
 from tests.fault.stores import StoreUrls
 
+BOOTSTRAP = "ASSAY_KAFKA__BOOTSTRAP"
 _DISK_MB = 192
 _VARIABLES = {
     "ledger": "ASSAY_SIGNER__LEDGER",
@@ -62,12 +66,14 @@ def _quietly(command: list[str]) -> bool:
 
 @dataclass(slots=True)
 class Surroundings:
-    """`disk` and `postgres` are None where this run has none; `settings` replace the stack's."""
+    """What this run has not is None; `settings` replace the stack's."""
 
     aggregator: ScriptedAggregator
     disk: Disk | None
     postgres: PostgresServer | None
     settings: dict[str, str]
+    broker: Broker | None = None
+    network: CutNetwork | None = None
 
     def stores(self, data: Path) -> StoreUrls:
         """Where the stack that keeps its data there has its stores."""
@@ -101,20 +107,22 @@ def disk_possible() -> bool:
 
 
 @contextmanager
-def surroundings(stores: str) -> Iterator[Surroundings]:
+def surroundings(
+    stores: str, *, kafka: bool = False, wire: bool = False, data: Path | None = None
+) -> Iterator[Surroundings]:
     """`stores` is "files" (where `assay up` puts them), "disk" (the ledger on a disk of its own),
     "postgres" (all three in one server) or "mixed" (the ledger on its disk, the others in the
-    server)."""
+    server). `kafka`: with a broker, on 127.0.0.1 or, with `wire`, in a network of its own where
+    each service has a door; its files stay in `data` where that is given."""
     with ExitStack() as stack:
         found = Surroundings(stack.enter_context(ScriptedAggregator()), None, None, {})
-        if stores == "files":
-            yield found
-            return
-        folder = Path(tempfile.mkdtemp(prefix="assay-run-stores-"))
+        folder = Path(tempfile.mkdtemp(prefix="assay-run-beside-"))
         folder.chmod(0o755)  # PostgreSQL's account must get in
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
+        if kafka:
+            _with_broker(found, (data or folder) / "kafka", stack, wire=wire)
         if stores in ("postgres", "mixed"):
-            found.postgres = PostgresServer(folder, dies_with_parent=True)
+            found.postgres = PostgresServer(folder / "postgres", dies_with_parent=True)
             found.postgres.start()
             stack.callback(found.postgres.stop)
             for name, variable in _VARIABLES.items():
@@ -126,3 +134,21 @@ def surroundings(stores: str) -> Iterator[Surroundings]:
             stack.callback(found.disk.unmount)
             found.settings[_VARIABLES["ledger"]] = f"sqlite:///{folder}/disk/ledger.sqlite"
         yield found
+
+
+def _with_broker(found: Surroundings, folder: Path, stack: ExitStack, *, wire: bool) -> None:
+    if wire:
+        found.network = CutNetwork()
+        found.network.open()
+        stack.callback(found.network.close)
+    broker = found.broker = Broker(
+        folder,
+        dies_with_parent=True,
+        network=found.network,
+        doors=SERVICES if found.network else (),
+    )
+    broker.start()
+    stack.callback(broker.stop)
+    for service, port in broker.doors.items():
+        host = broker.bootstrap.rpartition(":")[0]
+        found.settings[f"{service} {BOOTSTRAP}"] = f"{host}:{port}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from coincurve import PrivateKey
@@ -59,7 +60,7 @@ class SyntheticRun:
         return self.sign(validated) if signed else validated
 
     def event(
-        self, topic: str, parent: Record, common: dict[str, str], *, attempt: int, **content: Any
+        self, topic: str, parent: Record, common: Mapping[str, Any], *, attempt: int, **content: Any
     ) -> Record:
         """An event made of `parent`, as `emit` makes it."""
         parent_id = text_headers(parent.headers)["ce_id"]

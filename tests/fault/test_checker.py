@@ -12,9 +12,11 @@ from assay.events import (
     EvidenceRecordSubmitted,
     GenerationAnswered,
     GenerationRejected,
+    GenerationRequested,
     WalletEventAccepted,
     WalletScoreValidated,
 )
+from assay_runtime.records import Record
 from tests.fault.checker import check
 from tests.fault.findings import VIOLATIONS, Findings
 from tests.fault.seen import SIGNED, SUBMITTED
@@ -25,6 +27,7 @@ from tests.fault.workload import Submission, submissions
 
 VALIDATED = WalletScoreValidated.type
 ANSWERED = GenerationAnswered.type
+REQUESTED = GenerationRequested.type
 
 
 @pytest.fixture
@@ -262,6 +265,82 @@ def test_dropped_records_are_not_taken_for_right(run: SyntheticRun) -> None:
     """DESIGN §8: what the broker dropped cannot be checked, and is said."""
     log = TopicLog(run.log().records, {f"{SIGNED}/0": 7})
     assert kinds(check(log, run.stores(), run.asked, PUBLIC_KEY)) == {"unread"}
+
+
+def test_a_step_that_follows_an_answer(run: SyntheticRun) -> None:
+    """S4.12: a request's parent may be the answer before it; one request of one answer."""
+    common, answered = last(run, ANSWERED), run.records[ANSWERED][-1]
+    asked = run.event(REQUESTED, answered, common, attempt=1, step="second")
+    run.event(ANSWERED, asked, common, attempt=1)
+    assert kinds(found(run)) == set()
+    run.event(REQUESTED, answered, common, attempt=1, step="third")
+    assert kinds(found(run)) == {"impure"}
+
+
+def test_a_step_of_no_known_answer(run: SyntheticRun) -> None:
+    """DESIGN §2: a rejection leads to no request of a step."""
+    refused = run.records[GenerationRejected.type][0]
+    run.event(REQUESTED, refused, last(run, GenerationRejected.type), attempt=1)
+    assert kinds(found(run)) == {"chain_broken"}
+
+
+def beside(run: SyntheticRun, mark: str, process: str = "b") -> Record:
+    """A request beside the last one under its id, refused once, answered, judged: all marked."""
+    meta = {**last(run, VALIDATED), mark: True, "process_hash": process}
+    asked = run.event(REQUESTED, run.records[WalletEventAccepted.type][-1], meta, attempt=1)
+    first = run.event(ANSWERED, asked, meta, attempt=1)
+    content = {"terminal": True, "ends_as": "withheld"}
+    run.event(GenerationRejected.type, first, meta, attempt=1, **content)
+    again = run.event(ANSWERED, asked, meta, attempt=1, raw="another")
+    return run.event(VALIDATED, again, meta, attempt=1, x=1)
+
+
+def test_shadows_stand_beside_a_request(run: SyntheticRun) -> None:
+    """X.2: what a shadow makes of a request is neither its second score nor its ending."""
+    beside(run, "shadow", "b")
+    beside(run, "shadow", "c")
+    findings = found(run)
+    assert kinds(findings) == set()
+    assert findings.counts["ledger_conflicts"] == 0
+
+
+def test_a_shadows_withheld_score_ends_nothing(run: SyntheticRun, work: list[Submission]) -> None:
+    """X.6: a request of which only a shadow came to an end is lost."""
+    run.request(work[4], signed=False)
+    beside(run, "shadow")
+    assert kinds(found(run)) == {"lost", "result_wrong"}
+
+
+def test_a_shadows_refusal_is_no_excuse_for_order(work: list[Submission]) -> None:
+    """X.2: only a request's own refused attempt lets others overtake it."""
+    run = SyntheticRun()
+    late = run.request(work[0], signed=False)
+    asked = run.records[ANSWERED][-1]
+    refused = {"terminal": False, "ends_as": None}
+    marked = {**last(run, ANSWERED), "shadow": True}
+    run.event(GenerationRejected.type, asked, marked, attempt=1, **refused)
+    run.request(work[1])
+    run.sign(late)
+    assert kinds(found(run)) == {"order_violations"}
+
+
+@pytest.mark.parametrize("mark", ["shadow", "unsealed"])
+def test_a_signed_score_of_what_must_never_be(
+    run: SyntheticRun, work: list[Submission], mark: str
+) -> None:
+    """X.2: a shadow's score, or one that follows from nobody's request, is signed; the mark may
+    have got lost on the way."""
+    validated = run.request(work[4], signed=False)
+    for topic in (REQUESTED, ANSWERED, VALIDATED):
+        run.remove(run.records[topic][-1])
+    parent = run.records[WalletEventAccepted.type][-1]
+    common = last(run, WalletEventAccepted.type)
+    asked = run.event(REQUESTED, parent, {**common, mark: True}, attempt=1)
+    validated = run.event(VALIDATED, run.event(ANSWERED, asked, common, attempt=1), common,
+                          attempt=1)  # fmt: skip
+    assert kinds(found(run)) == {"lost", "result_wrong"}
+    run.sign(validated)
+    assert kinds(found(run)) == {f"{mark}_signed"}
 
 
 def _spoil_ledger(stores: Stores, **changes: object) -> Stores:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from aiokafka import AIOKafkaProducer
 
 from deploy.kafka.broker import Broker
@@ -28,9 +29,10 @@ async def put(bootstrap: str, run: SyntheticRun) -> None:
         await asyncio.gather(*sent)
 
 
-async def test_a_planted_duplicate_and_a_planted_loss_on_kafka(disposable_broker: Broker) -> None:
+@pytest.mark.kafka
+async def test_a_planted_duplicate_and_a_planted_loss_on_kafka(broker: Broker) -> None:
     """X.2, X.6: read back from every partition to the end, both are found by name."""
-    bootstrap = disposable_broker.bootstrap
+    bootstrap = broker.bootstrap
     await create_missing(bootstrap, PARTITIONS)
     run = SyntheticRun()
     work = list(submissions(40, 12, seed=5))

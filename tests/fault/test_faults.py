@@ -11,9 +11,10 @@ import pytest
 
 from assay.events import WalletScoreValidated
 from tests.fault import faults
+from tests.fault.acts import BROKER, DISK, MODEL, ON_THE_WIRE, Scene
 from tests.fault.checker import check
 from tests.fault.fault_run import lost_calls
-from tests.fault.faults import BROKER, DISK, MODEL, Inflicted, Planned, drawn, inflict
+from tests.fault.faults import Inflicted, Planned, drawn, inflict
 from tests.fault.findings import Findings
 from tests.fault.lineage_rules import ANSWERED, check_repeated_calls
 from tests.fault.recovery import recovery_s
@@ -36,6 +37,10 @@ def test_a_schedule_has_each_part_beside_the_services_once() -> None:
     assert sorted(p.part for p in found if p.part not in SERVICES) == sorted((BROKER, MODEL, DISK))
     assert [p.at_s for p in found] == sorted(p.at_s for p in found)
     assert all(0 <= p.at_s <= 20 for p in found)
+    assert not {p.fault for p in drawn(3, 20, 60, parts={BROKER})} & ON_THE_WIRE
+    cut = drawn(3, 20, 60, parts={BROKER}, wire=True)
+    assert {p.fault for p in cut} >= ON_THE_WIRE
+    assert all(p.lasts_s >= 2 for p in cut if p.fault in ON_THE_WIRE)
 
 
 def test_the_workload_follows_from_its_seed() -> None:
@@ -74,6 +79,31 @@ async def test_faults_of_one_part_follow_each_other_and_others_overlap(
     assert max(map(len, together)) > 1
     assert all(inflicted.over_ms - inflicted.began_ms >= 100 for inflicted in met)
     await asyncio.sleep(0)
+
+
+async def test_a_run_that_is_cut_leaves_nothing_cut_or_stopped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What lasts ends at once, and what would have come does not."""
+    done: list[str] = []
+
+    def act(scene: Scene, part: str, lasts_s: float) -> bool:
+        scene.wait(lasts_s)
+        done.append(part)
+        return True
+
+    monkeypatch.setattr(faults, "ON_PARTS", {name: {"x": act} for name in "ab"})
+    scene = Scene(None, None)  # type: ignore[arg-type]
+    schedule = [Planned(0, "x", "a", 60.0), Planned(30.0, "x", "b", 1.0)]
+    task = asyncio.create_task(inflict(scene, schedule))
+    await asyncio.sleep(0.2)
+    assert done == []
+    task.cancel()
+    started = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert done == ["a"]
+    assert time.monotonic() - started < 30
 
 
 def at(times_ms: list[int], topic: str = SIGNED) -> SyntheticRun:
@@ -134,6 +164,18 @@ def test_an_answer_written_twice_was_paid_once() -> None:
     assert findings.counts["repeated_model_calls"] == 0
     assert findings.counts[f"repeats {ANSWERED}"] == 1
     assert WalletScoreValidated.type in run.records
+
+
+def test_a_call_that_failed_may_be_made_again() -> None:
+    """A request that comes twice is asked twice where the first call brought no answer."""
+    run = SyntheticRun()
+    (item,) = submissions(1, 1, seed=2)
+    run.request(item)
+    asked = run.records["llm.generation.requested.v1"][0]
+    common = {"request_id": item.request_id, "wallet": item.key.decode()}
+    run.event(ANSWERED, asked, common, attempt=1, outcome="failed")
+    findings = check(run.log(), run.stores(), run.asked, PUBLIC_KEY)
+    assert findings.counts["repeated_model_calls"] == 0
 
 
 def test_only_what_can_lose_calls_allows_repeats() -> None:

@@ -16,9 +16,9 @@ from tests.fault.running_stack import RunningStack
 from tests.fault.settling import all_ended, evidence_complete, quiet
 from tests.fault.stores import read_stores
 from tests.fault.surroundings import surroundings
-from tests.fault.test_fault_run import kafka_or_skip
+from tests.fault.test_fault_run import SOON_GONE, kafka_or_skip
 from tests.fault.topic_reader import TopicLog, read_topics
-from tests.fault.workload import publish, submissions
+from tests.fault.workload import Submission, publish, submissions
 from tests.kafka.delivery_rig import delete_before, until
 
 GROUP = "assay.features"
@@ -37,7 +37,7 @@ async def test_a_service_left_behind_stops_aloud_and_loses_only_what_is_gone() -
         surroundings("files") as around,
         RunningStack(
             "kafka",
-            environment={"ASSAY_KAFKA__SESSION_TIMEOUT_MS": "6000"},
+            environment=SOON_GONE,
             settings={"ASSAY_KAFKA__OVERRUN": "stop"},
             aggregator=around.aggregator.template,
         ) as stack,
@@ -91,8 +91,8 @@ async def _told_to_go_on(stack: RunningStack) -> OwnedProcess:
     return found[0]
 
 
-async def _ended(stack: RunningStack, work: list[object]) -> int:
-    asked = [item.request_id for item in work]  # type: ignore[attr-defined]
+async def _ended(stack: RunningStack, work: list[Submission]) -> int:
+    asked = [item.request_id for item in work]
     return await all_ended(stack.bootstrap, asked, patience_s=30)
 
 

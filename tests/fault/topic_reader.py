@@ -65,7 +65,7 @@ async def read_topics(bootstrap: str, *, tenant: str = "default", log: str = "")
     )
     await consumer.start()
     try:
-        return await _read(consumer, await _partitions(bootstrap), tenant, log)
+        return await _read(consumer, await partitions_of(bootstrap), tenant, log)
     finally:
         await consumer.stop()
 
@@ -77,7 +77,7 @@ async def end_offsets(
     consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id=None)
     await consumer.start()
     try:
-        tps = await _partitions(bootstrap, topics)
+        tps = await partitions_of(bootstrap, topics)
         # Without an assignment each topic's leader is looked up alone, a tenth of a second each.
         consumer.assign(tps)
         ends = await consumer.end_offsets(tps)
@@ -86,7 +86,7 @@ async def end_offsets(
         await consumer.stop()
 
 
-async def _partitions(
+async def partitions_of(
     bootstrap: str, topics: Collection[str] | None = None
 ) -> list[TopicPartition]:
     """All partitions of the topics, None: of all that evidence keeps; LookupError where the broker

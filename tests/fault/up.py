@@ -1,7 +1,8 @@
 """`assay up` with some settings of its services replaced: `python -m tests.fault.up OPTIONS`.
 
 A fault run keeps stores where it can take them away. FAULT_SETTINGS is a JSON object of variables;
-each replaces the one of its name in whichever service's environment has it.
+each replaces the one of its name in whichever service's environment has it, or in that of one
+service where its name stands before it ("signer ASSAY_…").
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ class ReplacedSettings:
 
     def __call__(self, plan: StackPlan, service: str, **addresses: Any) -> dict[str, str]:
         made = self._original(plan, service, **addresses)
-        return {name: self._replaced.get(name, value) for name, value in made.items()}
+        every = {name: self._replaced.get(name, value) for name, value in made.items()}
+        return {n: self._replaced.get(f"{service} {n}", value) for n, value in every.items()}
 
 
 if __name__ == "__main__":

@@ -233,7 +233,8 @@ async def _trickle(bootstrap: str, names: rig.Names, total: int) -> None:
 
 
 async def test_stored_positions_behind_the_committed_ones(bootstrap: str, names: rig.Names) -> None:
-    """A sink restored from a backup starts from what it has, not from what the group thinks."""
+    """A sink restored from a backup starts from what it has, not from what the group thinks; of
+    partition 1 it has nothing."""
     await rig.write(bootstrap, names.source, rig.rows(80, keys=8))
     what = rig.pipeline(names, "batch", rig.forwarding(names.sink))
     async with rig.running(bootstrap, what):
@@ -248,7 +249,8 @@ async def test_stored_positions_behind_the_committed_ones(bootstrap: str, names:
         return {p: before[p.partition] // 2 for p in wanted if p.partition != 1}
 
     again = rig.pipeline(names, "batch", rig.forwarding(names.sink), stored_positions=stored)
-    expected = 80 + sum(end - end // 2 for partition, end in before.items() if partition != 1)
+    kept = {p: end // 2 if p != 1 else 0 for p, end in before.items()}
+    expected = 80 + sum(before.values()) - sum(kept.values())
     async with rig.running(bootstrap, again):
         await rig.until(lambda: _all_out(bootstrap, names, expected))
         await rig.until(lambda: _committed_all(bootstrap, names))

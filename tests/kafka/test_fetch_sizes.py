@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
+from assay_runtime.bounded_polls import POLL_BYTES
 from assay_runtime.consumer import group_consumer
 from assay_runtime.settings import KafkaSection
 from assay_runtime.topic_admin import TopicSpec, ensure_topics
@@ -75,3 +76,49 @@ async def _read(consumer: AIOKafkaConsumer, topic: str, wanted: int) -> list[byt
         return seen
     finally:
         await consumer.stop()
+
+
+async def test_a_poll_is_bounded_in_bytes(bootstrap: str, topic: str) -> None:
+    """Hundreds of megabytes that came compressed in one fetch stand in memory a few at a time;
+    what is left over is handed out next, in order."""
+    producer = AIOKafkaProducer(
+        bootstrap_servers=bootstrap,
+        enable_idempotence=True,
+        max_request_size=8_388_608,
+        compression_type="zstd",
+    )
+    await producer.start()
+    try:
+        for number in range(80):
+            value = b"%d " % number + bytes(LARGE)
+            await producer.send_and_wait(topic, value, partition=number % PARTITIONS)
+    finally:
+        await producer.stop()
+    consumer = group_consumer(KafkaSection(bootstrap=bootstrap), f"g.{topic}", "c")
+    seen, polls = await _polled(consumer, topic, 80)
+    assert max(polls) <= POLL_BYTES + LARGE + 3
+    for partition in range(PARTITIONS):
+        own = [number for number in seen if number % PARTITIONS == partition]
+        assert own == list(range(partition, 80, PARTITIONS))
+
+
+async def _polled(
+    consumer: AIOKafkaConsumer, topic: str, count: int
+) -> tuple[list[int], list[int]]:
+    """The records' numbers as they came, and how many bytes each poll brought."""
+    seen: list[int] = []
+    polls: list[int] = []
+    await consumer.start()
+    try:
+        tps = [TopicPartition(topic, n) for n in range(PARTITIONS)]
+        consumer.assign(tps)
+        await consumer.seek_to_beginning()
+        async with asyncio.timeout(30):
+            while len(seen) < count:
+                found = await consumer.getmany(timeout_ms=200, max_records=500)
+                values = [record.value for records in found.values() for record in records]
+                seen += [int(value.split(b" ")[0]) for value in values]
+                polls.append(sum(map(len, values)))
+    finally:
+        await consumer.stop()
+    return seen, polls

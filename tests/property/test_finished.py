@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -80,6 +81,23 @@ def test_a_full_window_fits() -> None:
     assert found is not None
     assert found.unfinished == frozenset(unfinished)
     assert len(text) < METADATA_BYTES
+
+
+@pytest.mark.parametrize("limit", range(20, 60))
+def test_what_has_no_room_counts_as_unfinished(limit: int) -> None:
+    """Cut anywhere: the end comes down to the first offset that could not be named."""
+    unfinished = list(range(10, 50, 2))
+    found = from_metadata(to_metadata(10, 60, unfinished, "l", limit), 10, "l")
+    if found is not None:
+        assert found.end < 60
+        assert not any(offset in found for offset in unfinished)
+
+
+@pytest.mark.parametrize("data", [b"\x85", b"\x05\x80", b"\x05\x01\xff", b"\x80" * 10 + b"\x01"])
+def test_a_number_that_is_cut_off_or_endless_is_none(data: bytes) -> None:
+    """Half a number would name other offsets than were meant."""
+    head = to_metadata(7, 8, [], "l").rpartition(":")[0]
+    assert from_metadata(f"{head}:{base64.b64encode(data).decode()}", 7, "l") is None
 
 
 def test_the_count_below_an_offset() -> None:

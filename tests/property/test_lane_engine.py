@@ -10,89 +10,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
+import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from assay_runtime import lane
-from assay_runtime.finished import from_metadata, to_metadata
 from assay_runtime.lane import LaneEngine
 from assay_runtime.records import Position, Record
-from assay_runtime.window import Ticket, Window
-
-
-class MemoryIntake:
-    """Intake's side towards the engine over lists of records, and the broker behind it: `group`
-    holds offset and metadata as committed, and every assignment starts from that alone."""
-
-    def __init__(self, logs: dict[Position, list[Record]]) -> None:
-        self.window = Window()
-        self.logs = logs
-        self.read: dict[Position, int] = {}
-        self.group: dict[Position, tuple[int, str]] = dict.fromkeys(logs, (0, ""))
-        self.most_held: Counter[Position] = Counter()
-        self.most_in_flight = 0
-        self.arrived = asyncio.Event()
-        self.revoking = False
-        self.on_commit: Callable[[], None] = lambda: None
-        self.assign()
-
-    def commit_promptly(self, interval_s: float, on_commit: Callable[[], None]) -> None:
-        self.on_commit = on_commit
-
-    def assign(self) -> None:
-        self.read = {position: base for position, (base, _) in self.group.items()}
-        found = {p: from_metadata(text, base, "") for p, (base, text) in self.group.items()}
-        self.window.assign(self.read, None, {p: f for p, f in found.items() if f is not None})
-        self.revoking = False
-        self.arrived.set()
-
-    def commit(self) -> None:
-        marks = self.window.committable()
-        for position, mark in marks.items():
-            assert mark.offset >= self.group[position][0], "a commit went back"
-            text = to_metadata(mark.offset, mark.end, mark.unfinished, "")
-            self.group[position] = (mark.offset, text)
-        self.window.committed(marks)
-        self.on_commit()
-
-    def let_go(self) -> None:
-        self.window.revoke(self.window.positions())
-
-    async def poll(
-        self, max_records: int, wait_ms: int, only: Sequence[Position] = ()
-    ) -> list[tuple[Ticket, Record]]:
-        got = self._buffered(max_records, only)
-        if not got and wait_ms:
-            self.arrived.clear()
-            try:
-                async with asyncio.timeout(wait_ms / 1000):
-                    await self.arrived.wait()
-            except TimeoutError:
-                return []
-            got = self._buffered(max_records, only)
-        return got
-
-    def _buffered(self, max_records: int, only: Sequence[Position]) -> list[tuple[Ticket, Record]]:
-        admitted: list[tuple[Ticket, Record]] = []
-        for position in only or self.window.positions():
-            if position not in self.window.positions() or self.revoking:
-                continue
-            for record in self.logs[position][self.read[position] :]:
-                if len(admitted) >= max_records:
-                    break
-                ticket = self.window.admit(position, record.offset)
-                self.read[position] = record.offset + 1
-                if ticket is not None:
-                    admitted.append((ticket, record))
-            self.most_held[position] = max(self.most_held[position], self.window.held(position))
-        self.most_in_flight = max(self.most_in_flight, self.window.in_flight)
-        return admitted
-
-    def complete(self, ticket: Ticket) -> None:
-        self.window.complete(ticket)
+from assay_runtime.window import Window
+from tests.property.memory_intake import MemoryIntake
 
 
 class ControlledStage:
@@ -303,14 +232,16 @@ async def test_a_full_window_goes_on_after_a_rebalance() -> None:
 
 
 async def test_a_drain_is_bounded() -> None:
-    """A record that hangs is given up after the drain's seconds, and is not done."""
+    """A record that hangs is given up after the drain's seconds, aloud, and is not done."""
     intake = MemoryIntake(logs(["t"], 1, [b"a", b"b"]))
     stage = ControlledStage()
     engine, run = started(intake, stage, 2)
     await settle()
     stage.running["t", 0, 1].set_result(None)
-    async with asyncio.timeout(5):
-        await engine.drain(0.01)
+    with structlog.testing.capture_logs() as said:
+        async with asyncio.timeout(5):
+            await engine.drain(0.01)
+    assert [(e["event"], e["log_level"], e["records"]) for e in said] == [("given_up", "error", 1)]
     assert not stage.running
     assert intake.window.watermark(Position("t", 0)) == 0
     assert [r.offset for r in stage.finished] == [1]
@@ -387,6 +318,37 @@ async def test_one_hot_partition_leaves_slots_to_the_others() -> None:
     await run
 
 
+async def test_large_values_are_not_held_by_the_hundred() -> None:
+    """Intake ends at 32 MB and goes on as they are worked off, across a rebalance too."""
+    value = bytes(4_194_304)
+    made = {Position("t", p): [Record("t", p, n, 0, b"%d.%d" % (p, n), value, ())
+                               for n in range(20)] for p in range(3)}  # fmt: skip
+    intake = MemoryIntake(made)
+    stage = ControlledStage()
+    engine, run = started(intake, stage, 4)
+    most = 0
+    for step in range(500):
+        await settle()
+        most = max(most, intake.window.in_flight)
+        if step == 5:
+            intake.revoking = True
+            await engine.drain(0.001)
+            assert engine._shares.bytes_held == 0
+            intake.let_go()
+            intake.assign()
+        intake.commit()
+        if len({(r.partition, r.offset) for r in stage.finished}) == 60:
+            break
+        for name in sorted(stage.running)[:2]:
+            stage.running[name].set_result(None)
+    assert len({(r.partition, r.offset) for r in stage.finished}) == 60
+    assert 8 <= most <= (32 + 8) // 4
+    await settle()
+    assert engine._shares.bytes_held == 0
+    await engine.stop(0)
+    await run
+
+
 async def test_a_failure_stops_the_rest() -> None:
     """After a Stop nothing further is started, and run() raises it at once."""
     intake = MemoryIntake(logs(["t"], 1, [b"%d" % n for n in range(40)]))
@@ -432,3 +394,22 @@ async def test_nothing_starts_after_stop() -> None:
     await run
     await settle()
     assert not stage.running
+
+
+@pytest.mark.parametrize("ticks", range(8))
+async def test_what_a_poll_brings_while_partitions_go_is_not_begun(ticks: int) -> None:
+    """It was admitted just before; after the drain it would run without its partition."""
+    intake = MemoryIntake({Position("t", 0): []})
+    stage = ControlledStage()
+    engine, run = started(intake, stage, 2)
+    await settle()
+    intake.logs[Position("t", 0)].append(record("t", 0, 0, b"a"))
+    intake.arrived.set()
+    for _ in range(ticks):
+        await asyncio.sleep(0)
+    intake.revoking = True
+    await engine.drain(0)
+    await settle()
+    assert not stage.running
+    await engine.stop(0)
+    await run

@@ -21,6 +21,7 @@ from assay.topics import catalogue
 from assay_gate.process import Process
 from assay_gate.process_registry import ProcessRegistry
 from assay_runtime.failures import DeadLetter, Pause, Stop
+from assay_runtime.seals import TRUSTING, Seals
 from services.ingest.asking import Asked, Asking, OtherContent, identified
 from services.ingest.bodies import Bodies
 from services.ingest.domain.api_keys import EVERY_PROCESS
@@ -74,13 +75,19 @@ class IntelligenceApi:
     /api/v1/intelligence."""
 
     def __init__(
-        self, section: IngestSection, processes: ProcessRegistry, door: Door, asking: Asking
+        self,
+        section: IngestSection,
+        processes: ProcessRegistry,
+        door: Door,
+        asking: Asking,
+        seals: Seals = TRUSTING,
     ) -> None:
         self._deadline_s = section.generation_deadline_s
         self._limits = section.json_limits
         self._processes = processes
         self._door = door
         self._asking = asking
+        self._seals = seals
         self._bodies = Bodies(min(section.max_body_bytes, _MOST_BYTES))
 
     def add_to(self, app: FastAPI) -> None:
@@ -145,7 +152,9 @@ class IntelligenceApi:
             owner = Owner(tenant, process.id)
             asked = Asked(event_id, identity, content_sha256(process, given), owner)
             return await self._asking.submit(
-                request, asked, lambda: generation_request(process, given, identity, tenant)
+                request,
+                asked,
+                lambda: self._seals.put(generation_request(process, given, identity, tenant)),
             )
 
     async def _looked_up(self, request: Request, call: _Call) -> Response:

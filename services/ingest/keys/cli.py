@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, NoReturn, TypeVar
 
+import structlog
 import typer
 
 from assay_runtime.failures import Pause
@@ -60,6 +61,8 @@ def keys() -> None:
 
     Exit codes: 0 done; 1 there is no such key, or the store is away; 2 wrong usage.
     """
+    # What the runtime logs is not what was asked for.
+    structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
 
 
 @app.command()

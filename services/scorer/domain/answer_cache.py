@@ -66,11 +66,16 @@ def question_name(question: Question, provider: str, model: str, model_digest: s
     A canonical JSON array of strings: tenant, process hash, step, provider, model, digest of its
     weights, temperature, seed, SHA-256 of prompt, wire schema and input. The input is named
     besides the prompt, because rules see fields that the prompt need not show.
+
+    An unsealed request may say that it is any tenant's. It asks the model the same, so it could
+    plant nothing, but it would learn what a tenant has asked before, and choose which of several
+    draws that tenant is served: its answers are kept apart.
     """
     call, meta = question.call, question.meta
     schema = call.wire_schema
     record = json.dumps(question.input, sort_keys=True, separators=(",", ":"))
     parts = (
+        "unsealed" if meta.unsealed else "",
         meta.tenant_id,
         question.process.hash,
         meta.step or "",

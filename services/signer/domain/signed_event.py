@@ -41,11 +41,13 @@ def claim_of(validated: ValidatedScore, network: str) -> Claim:
     """The claim a validated score makes.
 
     Raises AddressError or EncodingError where address or score may not be signed, Unsignable
-    where the event contradicts itself or is a shadow's.
+    where the event contradicts itself, is a shadow's or follows from no service's request.
     """
     event = validated.event
     if event.meta.shadow:
         raise Unsignable("/meta/shadow", "a shadow run's score is compared, never signed")
+    if event.meta.unsealed:
+        raise Unsignable("/meta/unsealed", "a score that no service asked for is never signed")
     address = parse_address(event.address)
     if event.meta.wallet != address.key:
         raise Unsignable("/meta/wallet", "meta.wallet is not the lower-case form of address")

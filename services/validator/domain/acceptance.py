@@ -19,8 +19,7 @@ from assay.events.wallet import FallbackReason
 from assay_gate import Verdict
 from assay_gate.chain import Ask, Failed, next_request
 from assay_gate.process import Process
-from assay_gate.process_endings import SCORE_RESULT
-from services.validator.domain.judgement import is_shadow, step_of, unit_of
+from services.validator.domain.judgement import may_be_signed, step_of, unit_of
 
 Published: TypeAlias = list[tuple[str, InternalEvent]]
 """Events with the topics they go to, in order."""
@@ -31,8 +30,8 @@ def accepted_events(
 ) -> Published:
     """The step's answer and what it leads to (SPEC S4.12); `meta` names the answer as the cause.
 
-    A shadow's score is a recorded answer like any other: only `wallet.score.validated.v1` leads
-    to the signer.
+    A shadow's score, or an unsealed one, is a recorded answer like any other: only
+    `wallet.score.validated.v1` leads to the signer.
     """
     step, unit = step_of(answered), unit_of(answered)
     found = next_request(process, meta, answered.input, step, verdict.value, unit)
@@ -43,7 +42,7 @@ def accepted_events(
     if isinstance(found, Failed):
         accepted = _accepted(answered, meta, verdict, verdict.value, final=False)
         return [*accepted, (GenerationRejected.type, _failed(found, meta, unit))]
-    if process.result == SCORE_RESULT and not is_shadow(answered, process):
+    if may_be_signed(answered, process):
         score = validated_score(answered, meta, verdict.value, repairs=verdict.repairs)
         return [(WalletScoreValidated.type, score)]
     return _accepted(answered, meta, verdict, found.output, final=True)

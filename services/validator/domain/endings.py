@@ -22,7 +22,7 @@ from assay_gate.process import Process
 from assay_gate.process_endings import SCORE_RESULT
 from services.validator.domain.acceptance import Published, validated_score
 from services.validator.domain.fallback import fallback_score
-from services.validator.domain.judgement import is_shadow, step_of, unit_of
+from services.validator.domain.judgement import may_be_signed, step_of, unit_of
 
 RETRIED = "llm.generation.retried.v1"
 
@@ -64,7 +64,7 @@ def consequence(
         return Consequence(
             reason=reason, ends_as="empty_result" if policy == "empty_result" else "rejected"
         )
-    if is_shadow(answered, process):
+    if not may_be_signed(answered, process):
         return Consequence(reason=reason, ends_as="rejected")
     override: Override = getattr(overrides, reason)
     policy = policy if override == "process" else override

@@ -5,6 +5,7 @@ from __future__ import annotations
 from assay.events import GenerationAnswered
 from assay_gate import Verdict
 from assay_gate.process import Process
+from assay_gate.process_endings import SCORE_RESULT
 
 # Finish reasons that mean a whole answer; a cut-off one is never repaired (DESIGN §5).
 _WHOLE = (None, "stop", "unknown", "eos", "eos_token", "end_turn", "stop_sequence")
@@ -41,8 +42,15 @@ def unit_of(answered: GenerationAnswered) -> str:
 
 
 def is_shadow(answered: GenerationAnswered, process: Process) -> bool:
-    """Whether no score may come of it: by the request's mark, or because the process is one."""
+    """Whether it only runs beside: by the request's mark, or because the process is one."""
     return answered.meta.shadow or process.shadow is not None
+
+
+def may_be_signed(answered: GenerationAnswered, process: Process) -> bool:
+    """Whether a score may come of it: its process makes scores, it is no shadow, and a service
+    asked for it. Whoever else may write `llm.generation.requested.v1` could invent the input."""
+    score = process.result == SCORE_RESULT
+    return score and not is_shadow(answered, process) and not answered.meta.unsealed
 
 
 def _no_answer(rule: str, message: str) -> Verdict:

@@ -169,6 +169,8 @@ class Publishing:
 
     async def _follow(self, outcomes: Outcomes) -> None:
         async for outcome in outcomes:
+            if outcome.unsealed:  # a client's own request, under the id of one of these
+                continue
             size = self._pending.pop(outcome.request_id, None)
             if size is not None:
                 self._show(outcome)

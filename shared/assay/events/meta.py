@@ -26,6 +26,9 @@ class Meta(Part):
 
     `causation_id` and `causation_sha256` name the parent event and the SHA-256 of its value
     bytes, so every signed score names its ancestors by hash (DESIGN §2).
+
+    `unsealed` stands in what follows from a request that no service vouched for: the scorer sets
+    it, whatever the request says, and no score is signed of it.
     """
 
     request_id: Uuid
@@ -41,6 +44,7 @@ class Meta(Part):
     accepted_at_ms: Annotated[int, Field(ge=0)] | None = None
     causation_id: str | None = None
     causation_sha256: Sha256 | None = None
+    unsealed: bool = False
 
     def caused_by(self, parent_id: str, parent_value: bytes, **changes: Any) -> Self:
         """This meta for an event made from `parent_value`, with `changes` on top."""

@@ -4,27 +4,29 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
 from assay.contracts import iter_examples, schema_root
-from assay.envelope import Attributes
+from assay.envelope import Attributes, Message
 from assay.events import EVENTS, GenerationRequested, WalletEventAccepted
 from assay_gate.process import load_registry
 from assay_runtime.records import Delivery, Record
+from assay_runtime.seals import SEAL, TRUSTING, Seals
 from assay_runtime.tracing import new_trace
 from services.features.handler import FeaturesHandler
 
 SHIPPED = schema_root() / "processes"
 
 
-def handler_of(root: Path = SHIPPED) -> FeaturesHandler:
+def handler_of(root: Path = SHIPPED, seals: Seals = TRUSTING) -> FeaturesHandler:
     registry = load_registry(root)
     process = registry.current("wallet_score")
     assert process is not None
-    return FeaturesHandler(process, registry)
+    return FeaturesHandler(process, registry, seals)
 
 
 @pytest.fixture
@@ -97,9 +99,26 @@ def test_a_shadow_is_asked_the_same_behind_it(shadowed: Path) -> None:
         assert handler(delivery)[2] == shadow
 
 
+def test_requests_are_sealed_and_the_rest_is_as_it_was(shadowed: Path) -> None:
+    """Decision 20: the shadow's too; on the other topics nobody asks for a seal."""
+    seals = Seals([b"k" * 32])
+    for delivery in deliveries():
+        plain = handler_of(shadowed)(delivery)
+        features, *requests = handler_of(shadowed, seals)(delivery)
+        assert len(requests) == 2
+        for request in requests:
+            assert seals.doubt(request.id, request.headers, request.value) is None
+        assert [features, *(bare(request) for request in requests)] == plain
+
+
+def bare(message: Message) -> Message:
+    headers = tuple(header for header in message.headers if header[0] != SEAL)
+    return replace(message, headers=headers)
+
+
 def test_a_redelivery_repeats_the_same_events() -> None:
     """X.2: same parent, same bytes, same ids."""
-    handler = handler_of()
+    handler = handler_of(seals=Seals([b"k" * 32]))
     for delivery in deliveries():
         assert handler(delivery) == handler(delivery)
 

@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from assay.envelope import Message
 from assay_gate.process import load_registry
+from assay_runtime.seals import Seals
 from services.ingest.asking import Asking
 from services.ingest.intelligence.answers import error_handlers
 from services.ingest.intelligence.api import IntelligenceApi
@@ -84,7 +85,9 @@ class Rig:
         asking = Asking(store, self.waiting, self.publisher, section.max_waiting)  # type: ignore[arg-type]
         self.app = FastAPI(exception_handlers=error_handlers(lambda: "fresh"))
         ScoreApi(section, asking).add_to(self.app)
-        self.api = IntelligenceApi(section, load_registry(processes), self.door, asking)
+        self.seals = Seals([b"k" * 32])
+        registry = load_registry(processes)
+        self.api = IntelligenceApi(section, registry, self.door, asking, self.seals)
         self.api.add_to(self.app)
         transport = httpx.ASGITransport(self.app, raise_app_exceptions=False)
         self.http = httpx.AsyncClient(transport=transport, base_url="http://assay")

@@ -75,7 +75,8 @@ async def test_what_was_mended_and_what_is_no_answer_is_said(rig: Rig) -> None:
 
 
 async def test_what_is_published(rig: Rig) -> None:
-    """S5.1: one request under the process's version and the key's tenant; the trace goes on."""
+    """S5.1: one request under the process's version and the key's tenant, sealed (decision 20); the
+    trace goes on."""
     trace = "0af7651916cd43dd8448eb211c80319c"
     await rig.post(idempotency_key="k", traceparent=f"00-{trace}-00f067aa0ba902b7-01")
     [event] = rig.publisher.events
@@ -90,6 +91,7 @@ async def test_what_is_published(rig: Rig) -> None:
         "attempt": 1,
     }  # fmt: skip
     assert (message.topic, message.key) == ("llm.generation.requested.v1", identity.encode())
+    assert rig.seals.doubt(message.id, message.headers, message.value) is None
     assert rig.publisher.traces[0].split("-")[1] == trace
 
 

@@ -8,8 +8,14 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from assay_runtime.failures import Pause
+import pytest
+
+from assay.envelope import emit
+from assay.events import GenerationRequested, Meta
+from assay_runtime.dead_letters import dead_letter
+from assay_runtime.failures import DeadLetter, Pause
 from assay_runtime.records import Delivery, Record, raw_decoder
+from assay_runtime.seals import Seals
 from services.ingest.results import ResultsHandler, Waiting
 from services.ingest.store import Ending, Owner, RequestStore
 
@@ -28,7 +34,7 @@ def _delivery(topic: str, value: bytes, **headers: str) -> Delivery[None]:
 
 
 def _example(topic: str, request: str, **changes: Any) -> bytes:
-    document = json.loads(next((EXAMPLES / topic / "valid").glob("*.json")).read_text())
+    document = json.loads(min((EXAMPLES / topic / "valid").glob("*.json")).read_text())
     document["meta"]["request_id"] = request
     return json.dumps({**document, **changes}).encode()
 
@@ -94,6 +100,56 @@ async def test_only_what_was_asked_here_is_kept_of_other_requests(store: Request
     assert {k.owner for k in known.values()} == {owner}
     assert await store.status(units) is None
     assert json.loads(known[failed].outcome or b"")["errors"]
+
+
+@pytest.mark.parametrize("unsealed", [False, True])
+async def test_what_a_client_asked_ends_nobodys_request(
+    store: RequestStore, unsealed: bool
+) -> None:
+    """Decision 20: neither a request of the Intelligence API nor a wallet's, by acceptance,
+    rejection or the dead letter of an answer. What the services asked ends as ever."""
+    outcomes: list[tuple[str, dict[str, Any]]] = [
+        (ACCEPTED, {"final": True}),
+        (REJECTED, {"terminal": True, "ends_as": "rejected", "reason": "answers_rejected"}),
+        ("llm.generation.answered.v1.validator.dlq", {}),
+        ("wallet.score.validated.v1.signer.dlq", {}),
+    ]
+    ids = [str(uuid.uuid4()) for _ in outcomes]
+    deliveries = []
+    for request, (topic, changes) in zip(ids, outcomes, strict=True):
+        await store.announce(request, "a" * 64, 1, Owner("acme", "open_notes"))
+        document = json.loads(_example(topic if "dlq" not in topic else ACCEPTED, request))
+        document["meta"]["unsealed"] = unsealed
+        value = json.dumps({**document, **changes}).encode()
+        deliveries.append(_delivery(topic, value, assay_request_id=request, **OF_WALLET))
+    await ResultsHandler(store, Waiting(store))(deliveries)
+    assert len(await store.endings(ids)) == (0 if unsealed else 4)
+
+
+async def test_a_refused_request_ends_one_only_with_its_seal(store: RequestStore) -> None:
+    """Decision 20: a client may write a request that nobody can answer, with any id on it. The
+    headers of the record itself count, not those that were added; without keys all is trusted."""
+    seals = Seals([b"k" * 32])
+    ours, forged, replaced, trusted = (str(uuid.uuid4()) for _ in range(4))
+    for request in (ours, forged, replaced, trusted):
+        await store.announce(request, "a" * 64, 1, Owner("acme", "open_notes"))
+
+    def letter(request: str, sealed: bool, value: bytes | None = None) -> Delivery[None]:
+        event = GenerationRequested(meta=Meta(request_id=request, tenant_id="acme"), input={})
+        plain = emit(event, topic=event.type, source="/x", parent_id=request)
+        message = seals.put(plain) if sealed else plain
+        record = Record(
+            message.topic, 0, 7, 0, message.key, value or message.value, message.headers
+        )
+        reason = DeadLetter("no such process", code="unknown_process", request_id=request)
+        made = dead_letter(record, reason, "scorer")
+        return raw_decoder(Record(made.topic, 0, 0, 0, made.key, made.value, made.headers))
+
+    letters = [letter(ours, True), letter(forged, False), letter(replaced, True, b"{}")]
+    await ResultsHandler(store, Waiting(store), seals)(letters)
+    await ResultsHandler(store, Waiting(store))([letter(trusted, False)])
+    known = await store.endings([ours, forged, replaced, trusted])
+    assert {each.request_id for each in known} == {ours, trusted}
 
 
 async def test_a_strangers_record_stops_nothing(store: RequestStore) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+
 import cramjam
+import pytest
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.memory_records import MemoryRecords
 
@@ -32,3 +35,11 @@ def test_batches_are_compressed_at_level_1_and_read_back() -> None:
     read = [(r.offset, r.key, r.value) for r in MemoryRecords(packed).next_batch() or ()]
     assert read == [(r.offset, r.key, r.value) for r in MemoryRecords(plain).next_batch() or ()]
     assert len(read) == 200
+
+
+def test_another_aiokafka_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that compresses elsewhere would go on at its own level without a word."""
+    home = sys.modules[DefaultRecordBatchBuilder.__module__]
+    monkeypatch.delattr(home, "zstd_encode")
+    with pytest.raises(AttributeError, match="compresses in another way"):
+        compression.install()

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from assay_runtime.failures import Pause
+from assay_runtime.group_commit import GroupCommit
 from assay_runtime.sqlite import SqliteFile
 
 REPO = Path(__file__).resolve().parents[3]
@@ -188,6 +189,62 @@ async def test_a_waiter_that_is_cancelled_takes_nobody_along(tmp_path: Path) -> 
         assert store.rows() == [0, 1, 3, 4]
 
 
+async def test_a_waiter_that_is_cancelled_while_its_write_runs(tmp_path: Path) -> None:
+    """What it wrote stands, and those behind it are told all the same."""
+    async with Counted(tmp_path / "db") as store:
+        entered, go_on = threading.Event(), threading.Event()
+
+        def slow(db: sqlite3.Connection) -> None:
+            insert(2)(db)
+            entered.set()
+            go_on.wait(10)
+
+        held = asyncio.create_task(store.file.read(lambda db: store.gate.wait()))
+        await asyncio.sleep(0)
+        writes: list[Write] = [insert(1), slow, insert(3)]
+        tasks = [asyncio.create_task(store.file.write(write)) for write in writes]
+        await asyncio.sleep(0)
+        store.gate.set()
+        await asyncio.to_thread(entered.wait, 10)
+        tasks[1].cancel()
+        await asyncio.sleep(0)
+        go_on.set()
+        async with asyncio.timeout(10):
+            assert (await tasks[0], await tasks[2]) == (1, 3)
+            await held
+        assert store.rows() == [1, 2, 3]
+
+
+async def test_a_transaction_is_bounded(tmp_path: Path) -> None:
+    """Other processes wait for it as a whole."""
+    async with Counted(tmp_path / "db") as store:
+        assert await store.together(*(insert(n) for n in range(600))) == list(range(600))
+        assert store.commits == 3
+
+
+async def test_a_storm_of_exceptions_leaves_nobody_waiting(tmp_path: Path) -> None:
+    """Each writer gets its own error or result, whatever kind and however many; a third of them
+    end the shared transaction, so that all are run again."""
+
+    def ends_all(db: sqlite3.Connection) -> None:
+        db.execute("ROLLBACK")
+        raise LookupError
+
+    def half(db: sqlite3.Connection) -> None:
+        insert(-1)(db)
+        raise KeyError
+
+    async with Counted(tmp_path / "db") as store:
+        writes = [(insert(n), ends_all, half)[n % 3] for n in range(600)]
+        async with asyncio.timeout(30):
+            found = await store.together(*writes)
+        assert found[0::3] == list(range(0, 600, 3))
+        assert {type(one) for one in found[1::3]} == {LookupError}
+        assert {type(one) for one in found[2::3]} == {KeyError}
+        assert store.rows() == list(range(0, 600, 3))
+        assert await store.file.write(insert(1)) == 1
+
+
 async def test_a_reader_sees_committed_rows_only(tmp_path: Path) -> None:
     """It stands between two transactions, whoever shares them."""
     async with Counted(tmp_path / "db") as store:
@@ -233,6 +290,45 @@ async def test_random_writers_leave_what_each_alone_would(tmp_path: Path) -> Non
                     assert outcome == len(numbers)
                     model.update(numbers)
             assert store.rows() == sorted(model)
+
+
+class BrokenDisk:
+    """A connection whose COMMIT and ROLLBACK fail while `broken`."""
+
+    def __init__(self) -> None:
+        self.inner = sqlite3.connect(":memory:", isolation_level=None)
+        self.inner.execute("CREATE TABLE t (n INTEGER)")
+        self.broken = True
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.inner.in_transaction
+
+    def execute(self, statement: str, *parameters: object) -> sqlite3.Cursor:
+        if self.broken and statement in ("COMMIT", "ROLLBACK"):
+            raise sqlite3.OperationalError("disk I/O error")
+        return self.inner.execute(statement, *parameters)
+
+
+@pytest.mark.parametrize("writers", [1, 2])
+async def test_a_rollback_that_fails_leaves_nobody_waiting(writers: int) -> None:
+    """And its transaction is gone before the next one."""
+    disk = BrokenDisk()
+    group = GroupCommit(disk)  # type: ignore[arg-type]
+    loop = asyncio.get_running_loop()
+
+    async def insert(number: int) -> list[object]:
+        outcomes = [loop.create_future() for _ in range(writers)]
+        for outcome in outcomes:
+            group.add(lambda db: db.execute("INSERT INTO t VALUES (?)", (number,)), outcome, loop)
+        group.flush()
+        async with asyncio.timeout(5):
+            return await asyncio.gather(*outcomes, return_exceptions=True)
+
+    assert all(isinstance(told, sqlite3.OperationalError) for told in await insert(1))
+    disk.broken = False
+    assert not any(isinstance(told, BaseException) for told in await insert(2))
+    assert disk.inner.execute("SELECT DISTINCT n FROM t").fetchall() == [(2,)]
 
 
 _WRITER = """

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+import structlog
 from aiokafka import TopicPartition
 from aiokafka.errors import (
     CommitFailedError,
@@ -385,6 +386,80 @@ async def test_a_commit_that_hangs_is_given_up(
     monkeypatch.setattr(consumer, "commit", hang)
     await intake.on_partitions_revoked([ONE])
     assert intake.window.positions() == ()
+
+
+@pytest.mark.parametrize("ending", ["stop", "revocation"])
+async def test_the_last_commit_is_tried_twice(
+    intake: Intake, consumer: MemoryConsumer, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """X.2: the broker's answer may be there while the process was not; what is finished is not
+    handled again for that."""
+    from assay_runtime import committer
+
+    monkeypatch.setattr(committer, "_PATIENCE_S", 0.01)
+    await intake.on_partitions_assigned([ONE])
+    for ticket, _ in await intake.poll(100, 0):
+        intake.complete(ticket)
+    intake._consumer = consumer
+    works, tries = consumer.commit, [None]
+
+    async def commit(offsets: Any) -> None:
+        if tries:
+            tries.pop()
+            await asyncio.Event().wait()
+        await works(offsets)
+
+    monkeypatch.setattr(consumer, "commit", commit)
+    with structlog.testing.capture_logs() as logs:
+        await (intake.stop() if ending == "stop" else intake.on_partitions_revoked([ONE]))
+    assert consumer.commits == [{ONE: 3}]
+    assert "finished_not_committed" not in [entry["event"] for entry in logs]
+
+
+@pytest.mark.parametrize("ending", ["stop", "revocation"])
+async def test_what_stays_uncommitted_is_said(
+    intake: Intake, consumer: MemoryConsumer, monkeypatch: pytest.MonkeyPatch, ending: str
+) -> None:
+    """How many will be handled again, as an error; a record that is not finished is none."""
+    await intake.on_partitions_assigned([ONE])
+    for ticket, _ in (await intake.poll(100, 0))[:2]:
+        intake.complete(ticket)
+    intake._consumer = consumer
+
+    async def refuse(offsets: Any) -> None:
+        raise CommitFailedError
+
+    monkeypatch.setattr(consumer, "commit", refuse)
+    with structlog.testing.capture_logs() as logs:
+        await (intake.stop() if ending == "stop" else intake.on_partitions_revoked([ONE]))
+    said = [(e["log_level"], e["records"]) for e in logs if e["event"] == "finished_not_committed"]
+    assert said == [("error", 2)]
+    assert intake.window.positions() == ()
+
+
+@pytest.mark.parametrize(
+    ("kept", "group", "start"), [(None, 5, 0), (5, None, 0), (5, 3, 3), (3, 5, 3)]
+)
+async def test_a_sink_goes_on_where_store_and_group_both_have_been(
+    consumer: MemoryConsumer, kept: int | None, group: int | None, start: int
+) -> None:
+    """A backup older than a partition's first record has no position; a topic that was made anew
+    has no committed offset, and what the store says is of the log before."""
+
+    async def stored(wanted: Any) -> Any:
+        return {} if kept is None else {Position("t", 0): kept}
+
+    async def drain(seconds: float) -> None:
+        return None
+
+    intake = Intake(
+        KafkaSection(), pipeline="p", group="g", topics=["t"], client_id="c", drain=drain,
+        stored_positions=stored,
+    )  # fmt: skip
+    intake._consumer = consumer
+    consumer.group = {} if group is None else {ONE: group}
+    await intake.on_partitions_assigned([ONE])
+    assert (await offsets(intake))[0] == (0, start)
 
 
 async def test_the_store_of_positions_may_be_away(consumer: MemoryConsumer) -> None:

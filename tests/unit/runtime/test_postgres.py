@@ -80,6 +80,35 @@ async def test_server_gone_and_back(disposable_postgres: PostgresServer) -> None
     await pool.close()
 
 
+@pytest.mark.parametrize("missing", ["database", "right"])
+async def test_what_is_restored_or_locked_away_is_an_outage(
+    disposable_postgres: PostgresServer, missing: str
+) -> None:
+    """While a service runs: an operator's act, so no record may be dead-lettered for it."""
+    url = disposable_postgres.create_database("restored")
+    pool = await opened(url)
+    admin = await asyncpg.connect(url.rpartition("/")[0] + "/postgres")
+    if missing == "database":
+        await admin.execute("DROP DATABASE restored WITH (FORCE)")
+        with pytest.raises(Pause):
+            await count(pool)  # by the connection that was cut
+    else:
+        await admin.execute("CREATE ROLE reader LOGIN")
+        await pool.close()
+        own = await asyncpg.connect(url)
+        await own.execute("GRANT ALL ON SCHEMA public TO reader; GRANT ALL ON t TO reader")
+        await own.execute("ALTER TABLE schema_version OWNER TO reader")
+        parts = url.partition("://")[2].partition("@")
+        pool = await opened(f"postgresql://reader@{parts[2]}")
+        assert await count(pool) == 1
+        await own.execute("REVOKE ALL ON t FROM reader")
+        await own.close()
+    with pytest.raises(Pause, match="store: PostgreSQL"):
+        await count(pool)
+    await admin.close()
+    await pool.close()
+
+
 async def test_absent_server_is_an_outage_and_bad_credentials_a_setting(postgres_url: str) -> None:
     """One is waited for, the other would be waited for in vain."""
     with pytest.raises(Pause):

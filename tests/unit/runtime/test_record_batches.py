@@ -91,7 +91,10 @@ async def test_a_batch_per_partition_with_every_record_in_order() -> None:
 async def test_what_does_not_fit_goes_into_the_next_batch() -> None:
     """In order; and a record larger than any batch goes alone."""
     publisher, producer = made(batch_bytes=2_000)
-    await publisher.publish(outgoing(30, size=300) + outgoing(1, size=9_000))
+    sent = outgoing(30, size=300) + outgoing(1, size=9_000)
+    await publisher.publish(sent)
+    arrived = [record.value for _, _, records in producer.batches for record in records]
+    assert sorted(arrived) == sorted(message.value for message, _ in sent), "one is lost"
     assert max(len(records) for _, _, records in producer.batches) > 1
     for partition in range(PARTITIONS):
         values = [r.value for _, p, records in producer.batches if p == partition for r in records]
@@ -111,6 +114,9 @@ async def test_records_without_a_key_and_without_a_value() -> None:
     await publisher.publish([(message, trace(0)) for message in bare])
     found = {(r.key, r.value) for _, _, records in producer.batches for r in records}
     assert found == {(None, b"v"), (b"k", None)}
+    for _ in range(60):
+        await publisher.publish([(bare[0], trace(0))])
+    assert {partition for _, partition, _ in producer.batches} == set(range(PARTITIONS))
 
 
 def published() -> float:

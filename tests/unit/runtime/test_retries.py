@@ -98,6 +98,7 @@ def test_what_names_no_origin_is_a_dead_letter(make_record: Any, spoilt: dict[st
 def test_a_time_that_is_no_number_is_due() -> None:
     assert not_before_s((("assay.retry.not-before", b"soon"),)) == 0
     assert not_before_s(()) == 0
+    assert not_before_s((("assay.retry.not-before", b"9" * 400),)) == 0
 
 
 @pytest.mark.parametrize("delays_s", [(1, 2, 3, 4), (-1,), (float("inf"),), (float("nan"),)])

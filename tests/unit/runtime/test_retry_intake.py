@@ -75,7 +75,7 @@ def clock() -> Clock:
 
 async def test_a_head_that_waits_holds_its_partition_only(clock: Clock) -> None:
     logs = Logs({A: [Raw(0, 1_005), Raw(1, 1_006)], B: [Raw(0, 900), Raw(1, 1_060)]})
-    consumer = DueConsumer(logs, 300, clock)
+    consumer = DueConsumer(logs, 300, clock, clock)
     assert offsets(await consumer.getmany(timeout_ms=5)) == {B: [0]}
     assert consumer.holds_back
     assert offsets(await consumer.getmany(A, timeout_ms=5)) == {}
@@ -89,7 +89,7 @@ async def test_a_head_that_waits_holds_its_partition_only(clock: Clock) -> None:
 async def test_a_partition_that_waits_is_not_fetched_from(clock: Clock) -> None:
     """Else a backlog would be read into memory while its head waits."""
     logs = Logs({A: [Raw(n, 1_005) for n in range(10)], B: []})
-    consumer = DueConsumer(logs, 300, clock)
+    consumer = DueConsumer(logs, 300, clock, clock)
     await consumer.getmany(timeout_ms=5, max_records=2)
     await consumer.getmany(timeout_ms=5, max_records=2)
     assert logs.asked[1:] == [(B,)]
@@ -114,16 +114,33 @@ async def test_a_clock_that_is_ahead_holds_nothing_for_longer_than_the_longest_w
     clock: Clock,
 ) -> None:
     logs = Logs({A: [Raw(0, 999_999)]})
-    consumer = DueConsumer(logs, 60, clock)
+    consumer = DueConsumer(logs, 60, clock, clock)
     assert await consumer.getmany(timeout_ms=5) == {}
     clock.now += 60
     assert offsets(await consumer.getmany(timeout_ms=5)) == {A: [0]}
 
 
+async def test_a_clock_set_back_holds_nothing_for_longer(clock: Clock) -> None:
+    """An hour back while a record waits: it is due after its wait, not an hour later."""
+    ticks = Clock()
+    consumer = DueConsumer(Logs({A: [Raw(0, 1_010)], B: []}), 300, clock, ticks)
+    assert offsets(await consumer.getmany(timeout_ms=1)) == {}
+    clock.now -= 3_600
+    ticks.now += 10
+    assert offsets(await consumer.getmany(timeout_ms=1)) == {A: [0]}
+
+
+async def test_what_is_held_back_is_not_passed(clock: Clock) -> None:
+    """Its position is the first record that waits, though the consumer has read it."""
+    consumer = DueConsumer(Logs({A: [Raw(4, 900), Raw(5, 1_060)]}), 300, clock, clock)
+    assert offsets(await consumer.getmany(timeout_ms=1)) == {A: [4]}
+    assert await consumer.position(A) == 5
+
+
 async def test_a_seek_forgets_what_was_held(clock: Clock) -> None:
     """After an error, or a new assignment, everything is read again from where it is wanted."""
     logs = Logs({A: [Raw(0, 1_005), Raw(1, 1_006)]})
-    consumer = DueConsumer(logs, 300, clock)
+    consumer = DueConsumer(logs, 300, clock, clock)
     await consumer.getmany(timeout_ms=5)
     consumer.seek(A, 1)
     clock.now = 1_010
@@ -132,7 +149,7 @@ async def test_a_seek_forgets_what_was_held(clock: Clock) -> None:
 
 async def test_what_is_revoked_is_not_handed_out(clock: Clock) -> None:
     logs = Logs({A: [Raw(0, 1_005)], B: []})
-    consumer = DueConsumer(logs, 300, clock)
+    consumer = DueConsumer(logs, 300, clock, clock)
     await consumer.getmany(timeout_ms=5)
     logs.revoked.add(A)
     clock.now = 1_010
@@ -143,7 +160,7 @@ async def test_what_is_revoked_is_not_handed_out(clock: Clock) -> None:
 async def test_a_cancelled_wait_has_taken_nothing(clock: Clock) -> None:
     """The lane engine cancels polls whenever a slot is free."""
     logs = Logs({A: [Raw(0, 1_005)]})
-    consumer = DueConsumer(logs, 300, clock)
+    consumer = DueConsumer(logs, 300, clock, clock)
     await consumer.getmany(timeout_ms=5)
     waiting = asyncio.create_task(consumer.getmany(timeout_ms=60_000))
     await asyncio.sleep(0.01)

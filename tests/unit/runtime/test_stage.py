@@ -267,6 +267,23 @@ async def test_a_sink_keeps_no_dead_letters(publisher: Any, make_record: Any) ->
     assert publisher.sent == []
 
 
+@pytest.mark.parametrize("fault", ["decoder", "handler"])
+async def test_a_sink_that_is_to_lose_nothing_stops(
+    publisher: Any, make_record: Any, fault: str
+) -> None:
+    """Issue 6: a fault that nobody foresaw is no reason to commit past a record."""
+
+    def fail(anything: Any) -> Any:
+        raise RuntimeError("broken")
+
+    decode = fail if fault == "decoder" else raw_decoder
+    sink = stage(
+        publisher, per_record(fail), decode=decode, keeps_dead_letters=False, loses_nothing=True
+    )
+    with pytest.raises(Stop, match="in/3/7 cannot be kept"):
+        await sink.run([make_record(7)])
+
+
 async def test_what_a_lane_logs_names_request_and_trace(publisher: Any, make_record: Any) -> None:
     """Issue item 4: request id and trace id in what a handler logs."""
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -26,6 +26,7 @@ from services.scorer.domain.bounded import Bounded
 from services.scorer.domain.provider import ModelCall, ModelReply, ProbeResult, Provider
 from services.scorer.domain.question import Unasked
 from services.scorer.handler import ScorerHandler
+from services.scorer.seal_check import SealCheck
 
 REQUEST_ID = "0f0e0d0c-0b0a-5908-8706-050403020100"
 SCHEMA = {
@@ -114,14 +115,14 @@ class ScorerStage:
 
     def __init__(
         self, root: Path, model: Provider, *, remembered: Bounded[Message] | None = None,
-        cache: AnswerCache | None = None,
+        cache: AnswerCache | None = None, seal_check: SealCheck | None = None,
     ) -> None:  # fmt: skip
         self.clock = Clock()
         endpoint = Endpoint(model, Policy(1, 5, 0.05, 0.01, 0.02), slots=2, clock=self.clock)
         self.accepted = AcceptedAnswers(cache or AnswerCache(100, 1 << 20), model, self.clock)
         handler = ScorerHandler(load_registry(root), endpoint, CallLimits(256, 2048, 60))
         kept = Bounded[Message](100, 1 << 20) if remembered is None else remembered
-        self.answers = AnswerMessages(handler, self.accepted, kept)
+        self.answers = AnswerMessages(handler, self.accepted, kept, seal_check)
 
     async def outcome(self, event_id: str, record: dict[str, Any], **meta: Any) -> Any:
         """The outcome of one request event."""

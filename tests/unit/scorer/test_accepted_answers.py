@@ -286,6 +286,7 @@ def test_a_question_is_named_by_all_that_its_answer_depends_on() -> None:
         question_name(question(process=other), *asked),
         question_name(question(meta=meta.model_copy(update={"tenant_id": "u"})), *asked),
         question_name(question(meta=meta.model_copy(update={"step": "other"})), *asked),
+        question_name(question(meta=meta.model_copy(update={"unsealed": True})), *asked),
         question_name(question(input={"a": 1, "b": 3}), *asked),
         *(
             question_name(question(call=dataclasses.replace(call, **{field: value})), *asked)

@@ -18,7 +18,7 @@ SUBMITTED = "wallet.event.submitted.v1"
 ATTESTATION = Attestation(
     scheme="sui", network="dev", kid="k", public_key="02" + "0" * 64, signature="ab" * 64
 )
-REJECTED_ENDING, DEAD_ENDING, SILENT_ENDING = "e1", "d1", "00"
+REJECTED_ENDING, DEAD_ENDING, SILENT_ENDING, UNSEALED_ENDING = "e1", "d1", "00", "fe"
 
 
 def signed(request_id: str, address: str, score: int = 500) -> WalletScoreSigned:
@@ -111,8 +111,12 @@ class SmallOracle:
                 ],
             )
             return
-        make = rejected if address.endswith(REJECTED_ENDING) else signed
+        unsealed = address.endswith(UNSEALED_ENDING)
+        make = rejected if unsealed or address.endswith(REJECTED_ENDING) else signed
         event = make(identity.request_id, address)
+        if unsealed:
+            meta = event.meta.model_copy(update={"unsealed": True})
+            event = event.model_copy(update={"meta": meta})
         message = emit(event, topic=event.type, source="/oracle", parent_id=identity.event_id)
         await producer.send_and_wait(
             message.topic, value=message.value, key=message.key, headers=list(message.headers)

@@ -254,6 +254,16 @@ def test_wait_gives_up_and_names_each_open_request(cli: Cli, oracle: SmallOracle
     assert time.monotonic() - before >= 1
 
 
+def test_wait_takes_no_clients_outcome_for_its_own(cli: Cli, oracle: SmallOracle) -> None:
+    """ARCHITECTURE, decision 20: what a client asked on the bus under this request's id."""
+    ends = [{"address": ADDRESS[:-2] + end} for end in ("fe", "aa")]
+    result = cli("-", "--wait", "--timeout", "1", stdin=json.dumps(ends).encode())
+    assert result.exit_code == 1
+    assert len(result.stdout.splitlines()) == 1
+    assert "does not follow" not in result.stdout
+    assert "no outcome within 1 s" in result.stderr
+
+
 def test_wait_gives_up_on_a_silent_oracle_with_more_records_than_may_be_in_flight(
     cli: Cli, thousand: Path
 ) -> None:

@@ -21,6 +21,7 @@ REJECTED = "llm.generation.rejected.v1"
 ACCEPTED = "llm.generation.accepted.v1"
 DEAD = "wallet.event.submitted.v1.ingest.dlq"
 SCORER_DEAD = "llm.generation.requested.v1.scorer.dlq"
+SIGNER_DEAD = "wallet.score.validated.v1.signer.dlq"
 
 
 def accepted(**changes: Any) -> bytes:
@@ -102,6 +103,21 @@ def test_a_shadow_ends_nothing(topic: str) -> None:
     event = json.loads(value)
     event["meta"]["shadow"] = True
     assert read_outcome(topic, json.dumps(event).encode(), headers) is None
+
+
+@pytest.mark.parametrize("topic", [ACCEPTED, REJECTED, SCORER_DEAD, SIGNER_DEAD])
+def test_what_no_service_asked_is_marked(topic: str) -> None:
+    """Decision 20: an outcome for who asked it on the bus, and for nobody whose id it bears."""
+    value = {REJECTED: rejected(REQUEST, ADDRESS).to_bytes()}.get(topic, accepted())
+    headers = [("assay.request.id", REQUEST.encode())]
+    event = json.loads(value)
+    for unsealed in (False, True):
+        event["meta"]["unsealed"] = unsealed
+        outcome = read_outcome(topic, json.dumps(event).encode(), headers)
+        assert outcome is not None
+        assert outcome.unsealed is unsealed
+    assert outcome is not None
+    assert topic != ACCEPTED or "no score is signed" in (outcome.reason or "")
 
 
 def test_a_dead_letter_is_known_by_its_headers() -> None:

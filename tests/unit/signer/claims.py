@@ -51,7 +51,7 @@ def signature(of: Claim, event: bytes = b"signed") -> Signature:
 def validated(
     *, address: str = WALLET, score: int = 640, source: str | None = None, **changes: Any
 ) -> ValidatedScore:
-    """A validated event as the signer gets it; `request_id`, `wallet`, `shadow` go into meta."""
+    """A validated event as the signer gets it; names of `Meta` go into meta."""
     meta = {
         "request_id": str(uuid.uuid4()),
         "tenant_id": "default",

@@ -68,16 +68,19 @@ async def test_another_score_for_the_request_is_recorded(ledger: Ledger) -> None
 
 
 async def test_what_may_not_be_signed_is_a_dead_letter(ledger: Ledger) -> None:
-    """X.4: a shadow's score, an event that contradicts itself; the others of the batch are."""
-    outcomes = await _handler(ledger)(
-        [_delivery(shadow=True), _delivery(wallet=OTHER_WALLET.lower()), _delivery()]
-    )
+    """X.4: a shadow's score, one that no service asked for (decision 20), an event that contradicts
+    itself; the others of the batch are."""
+    refusable = [
+        _delivery(shadow=True), _delivery(unsealed=True), _delivery(wallet=OTHER_WALLET.lower()),
+    ]  # fmt: skip
+    outcomes = await _handler(ledger)([*refusable, _delivery()])
     refused = [outcome for outcome in outcomes if isinstance(outcome, DeadLetter)]
     assert [(r.code, r.pointer) for r in refused] == [
-        ("unsignable", "/meta/shadow"), ("unsignable", "/meta/wallet"),
+        ("unsignable", "/meta/shadow"), ("unsignable", "/meta/unsealed"),
+        ("unsignable", "/meta/wallet"),
     ]  # fmt: skip
     assert all(r.request_id for r in refused)
-    assert not isinstance(outcomes[2], DeadLetter)
+    assert not isinstance(outcomes[3], DeadLetter)
 
 
 async def test_a_clock_that_is_behind_pauses(ledger: Ledger) -> None:

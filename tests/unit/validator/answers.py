@@ -52,6 +52,7 @@ def answered(
         "unit_id": "unit-1",
         "attempt": 1,
         "shadow": False,
+        "unsealed": False,
         "accepted_at_ms": 1,
     }
     fields: dict[str, Any] = {
