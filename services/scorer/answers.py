@@ -63,7 +63,10 @@ class AnswerMessages:
         return [await self._one(delivery) for delivery in deliveries]
 
     async def _one(self, delivery: Delivery[GenerationRequested]) -> Outcome:
-        unsealed = self._seal_check.unsealed(delivery)
+        try:
+            unsealed = self._seal_check.unsealed(delivery)
+        except DeadLetter as refusal:
+            return refusal
         name = f"unsealed {delivery.id}" if unsealed else delivery.id
         if remembered := self._remembered.get(name):
             ANSWERED.labels("remembered").inc()

@@ -9,6 +9,7 @@ import structlog
 from prometheus_client import Counter
 
 from assay.events import GenerationRequested
+from assay_runtime.failures import DeadLetter
 from assay_runtime.records import Delivery
 from assay_runtime.seals import TRUSTING, Seals
 
@@ -47,7 +48,8 @@ class SealCheck:
 
     def unsealed(self, delivery: Delivery[GenerationRequested]) -> bool:
         """Whether no score may be signed of what is answered; counted, and said where scores that
-        should be signed may be concerned."""
+        should be signed may be concerned. DeadLetter for a wrong seal: most likely a service has
+        other keys, and a replay mends that once they are right."""
         doubt = self._seals.doubt(delivery.id, delivery.record.headers, delivery.value)
         if doubt is None:
             return False
@@ -60,4 +62,11 @@ class SealCheck:
                             process=meta.process_id, requests=self._unsaid)  # fmt: skip
                 self._quiet_until = self._clock() + _QUIET_S
                 self._unsaid = 0
+        if doubt == "wrong":
+            raise DeadLetter(
+                "the seal is of none of this scorer's keys",
+                code="seal_invalid",
+                pointer="/headers/assay_seal",
+                request_id=meta.request_id,
+            )
         return True

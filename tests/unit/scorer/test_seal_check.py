@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from assay.envelope import Message, emit
 from assay.events import GenerationAnswered, GenerationRequested, Meta
+from assay_runtime.failures import DeadLetter
 from assay_runtime.records import Delivery, Record, event_decoder
 from assay_runtime.seals import TRUSTING, Seals
 from services.scorer.seal_check import SealCheck
@@ -55,9 +56,20 @@ async def test_the_scorer_alone_sets_the_mark(tmp_path: Path, claimed: bool) -> 
     plain = asked(unsealed=claimed)
     assert await marked(stage, SEALS.put(plain)) is False
     assert await marked(stage, plain) is True
-    assert await marked(stage, OTHERS.put(plain)) is True
     trusting = checked(tmp_path / "open", Model(), TRUSTING)
     assert await marked(trusting, plain) is False, "as it was before there were keys"
+
+
+async def test_a_wrong_seal_is_a_dead_letter_that_a_replay_mends(tmp_path: Path) -> None:
+    """Decision 20: most likely two services have different keys; no model call is paid for it."""
+    model = Model()
+    stage = checked(tmp_path, model)
+    [refusal] = await stage.answers([delivery(OTHERS.put(asked()))])
+    assert isinstance(refusal, DeadLetter)
+    assert (refusal.code, refusal.request_id) == ("seal_invalid", REQUEST_ID)
+    assert model.calls == []
+    mended = checked(tmp_path / "mended", model, Seals([b"k" * 32, b"o" * 32]))
+    assert await marked(mended, OTHERS.put(asked())) is False
 
 
 async def test_a_question_that_no_model_gets_is_marked_too(tmp_path: Path) -> None:
@@ -122,11 +134,13 @@ def test_scores_that_stay_unsigned_are_counted_and_said_now_and_then() -> None:
     with capture_logs() as logs:
         for message in (
             asked(), SEALS.put(asked("wallet_score")), asked("wallet_score"),
-            asked("wallet_score"), OTHERS.put(asked()),
+            asked("wallet_score"),
         ):  # fmt: skip
             check.unsealed(delivery(message))
-        clock.ahead += 61
-        check.unsealed(delivery(OTHERS.put(asked())))
+        for later in (0, 61):
+            clock.ahead += later
+            with pytest.raises(DeadLetter):
+                check.unsealed(delivery(OTHERS.put(asked())))
     assert (counted("missing") - before[0], counted("wrong") - before[1]) == (3, 2)
     said = [(line["event"], line["seal"], line["requests"]) for line in logs]
     assert said == [("request_unsealed", "missing", 1), ("request_unsealed", "wrong", 3)]
