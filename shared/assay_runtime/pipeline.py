@@ -42,7 +42,9 @@ class Pipeline:
     `retries` is how many retry topics each of its topics has: a record that the handler postpones
     goes through them before it is dead-lettered.
     `waiting` says what a handler waits for in place (None: nothing), so that readiness goes off
-    and the watchdog does not take the wait for a stall.
+    and the watchdog does not take the wait for a stall. `max_records` bounds a batch: of light
+    records a third of the default costs a tenth more, and more than the default saves nothing
+    (tests/bench, five hops).
     """
 
     name: str
@@ -50,7 +52,7 @@ class Pipeline:
     decode: Decoder
     handler: Handler
     engine: Literal["batch", "lane"] = "batch"
-    max_records: int = 500
+    max_records: int = 1_500
     slots: int = 16
     first: frozenset[str] = frozenset()
     dead_letter_ratio: float | None = 0.5

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 LINGER_MS = 2
 BATCH_BYTES = 262_144
-MAX_RECORDS = 500
+MAX_RECORDS = 1_500
 FETCH_WAIT_MS = 50
 COMMIT_S = 0.1
 COMPRESSION = "zstd"
