@@ -93,6 +93,7 @@ def attempt_record(row: Row, verdicts: Mapping[Cause, Judged]) -> dict[str, Any]
     record |= {name: event.get(name) for name in _ANSWER}
     return record | {
         "shadow": bool(meta.get("shadow")),
+        "unsealed": bool(meta.get("unsealed")),
         "prompt": event.get("prompt"),
         "raw_answer": event.get("raw"),
         "parse_success": _parsed(event, judged),

@@ -61,10 +61,10 @@ def _lines(record: dict[str, Any]) -> Iterator[str]:
     if record.get("unreadable"):
         yield f"unreadable  {_text(record['event_id'])}\n"
         return
-    shadow = "  shadow" if record["shadow"] else ""
+    marks = "".join(f"  {mark}" for mark in ("shadow", "unsealed") if record.get(mark))
     yield (
         f"attempt {_text(record['attempt'])}  step {_text(record['step'])}  "
-        f"{_text(record['process_id'])} {_text(record['process_version'])}{shadow}"
+        f"{_text(record['process_id'])} {_text(record['process_version'])}{marks}"
     )
     yield f"  verdict   {_verdict(record)}"
     for error in record["errors"]:

@@ -56,7 +56,7 @@ def run(command: str, evidence: Served, *arguments: str, **options: Any) -> Resu
 
 def answer(**changes: Any) -> Entry:
     meta = {"request_id": "r", "tenant_id": "t", "process_id": "p", "process_version": "1",
-            "process_hash": "ab" * 32, "step": "s", "attempt": 1, "shadow": False}  # fmt: skip
+            "process_hash": "ab" * 32, "step": "s", "attempt": 1, "unsealed": True}  # fmt: skip
     value = {"meta": meta, "outcome": "answered", "raw": f"I am {MAIL}\x1b[2J", "prompt": "Rate.",
              "provider": "ollama", "model": "m", "model_digest": "cd" * 32, "temperature": 0.1,
              "seed": 1, "prompt_sha256": "12" * 32, "usage": {"total": 9}, **changes}  # fmt: skip
@@ -79,8 +79,8 @@ def test_attempts_for_people(evidence: Served) -> None:
     evidence.keep(kept, rejection(kept.event_id))
     result = run("attempts", evidence, "r", "--token", READ)
     assert result.exit_code == 0, result.output
-    for said in ("attempt 1  step s  p 1", "rejected at validation", "/score maximum: too much",
-                 "1,250 ms", "total 9", "cdcdcdcdcdcd", "I am [EMAIL]\\x1b[2J"):  # fmt: skip
+    for said in ("attempt 1  step s  p 1  unsealed", "rejected at validation",
+                 "/score maximum: too much", "1,250 ms", "total 9", "cdcdcdcdcdcd", "I am [EMAIL]\\x1b[2J"):  # fmt: skip
         assert said in result.stdout
     assert "\x1b" not in result.stdout
 
