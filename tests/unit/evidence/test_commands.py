@@ -80,7 +80,8 @@ def test_attempts_for_people(evidence: Served) -> None:
     result = run("attempts", evidence, "r", "--token", READ)
     assert result.exit_code == 0, result.output
     for said in ("attempt 1  step s  p 1  unsealed", "rejected at validation",
-                 "/score maximum: too much", "1,250 ms", "total 9", "cdcdcdcdcdcd", "I am [EMAIL]\\x1b[2J"):  # fmt: skip
+                 "/score maximum: too much", "1,250 ms", "total 9",
+                 "cdcdcdcdcdcd", "I am [EMAIL]\\x1b[2J"):  # fmt: skip
         assert said in result.stdout
     assert "\x1b" not in result.stdout
 
