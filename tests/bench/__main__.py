@@ -63,7 +63,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench")
     parser.add_argument("--only", default="", help=f"some of {','.join(ROWS)}")
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
-    parser.add_argument("--rounds", type=int, default=2, help="of the chain")
+    parser.add_argument("--rounds", type=int, default=4, help="of the chain")
     parser.add_argument("--variants", default="", help="of the chain; default all")
     return parser.parse_args()
 

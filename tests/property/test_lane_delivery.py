@@ -135,7 +135,10 @@ class Group:
     async def _handle(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
         (delivery,) = deliveries
         number, life = int(delivery.value), self.life
-        place = (self.epoch, delivery.record.key or (delivery.id, delivery.record.attempt))
+        task = asyncio.current_task()
+        assert task is not None
+        # What has no key is in nobody's way, a copy of it on the same retry topic included.
+        place = (self.epoch, delivery.record.key or self.reading[task][0][:3])
         self.running[place] += 1
         now = sum(count for (epoch, _), count in self.running.items() if epoch == self.epoch)
         # Raised here it would be a handler's bug, which the stage survives.
