@@ -71,7 +71,7 @@ def stack(broker: str, tmp_path: Path) -> Iterator[StackProcess]:
     processes = processes_in(tmp_path, **{PROCESS: FILES})
     running = StackProcess(
         tmp_path,
-        ["--broker", broker, "--processes", str(processes), "--simulator=--fault-rate=0.5",
+        ["--broker", broker, "--processes", str(processes), "--simulator=--fault-rate=0.7",
          "--simulator=--latency-ms=100"],
         QUICK,
     )  # fmt: skip
