@@ -21,7 +21,9 @@ from deploy.kafka.probe import cluster_behind
 from tests.fault.conftest import DOOR
 
 TOPIC = "cut.test"
-pytestmark = pytest.mark.skipif(not possible(), reason="a network namespace needs root")
+pytestmark = pytest.mark.skipif(
+    not possible(), reason="cutting a wire needs root, iproute2 and util-linux"
+)
 
 
 async def end_of(consumer: AIOKafkaConsumer) -> int:

@@ -138,13 +138,18 @@ def test_what_writes_no_topic_has_no_recovery() -> None:
     assert recovery_s(at([1_000, 2_000]).log(), inflicted) is None
 
 
-def test_a_planted_call_that_nobody_can_have_lost() -> None:
-    """Issue 6: model calls are paid again only where their answers died with their process."""
+def asked_once() -> tuple[SyntheticRun, Any, dict[str, str]]:
+    """A flawless run of one request, its request to the model, and what names it in an event."""
     run = SyntheticRun()
     (item,) = submissions(1, 1, seed=2)
     run.request(item)
     asked = run.records["llm.generation.requested.v1"][0]
-    common = {"request_id": item.request_id, "wallet": item.key.decode()}
+    return run, asked, {"request_id": item.request_id, "wallet": item.key.decode()}
+
+
+def test_a_planted_call_that_nobody_can_have_lost() -> None:
+    """Issue 6: model calls are paid again only where their answers died with their process."""
+    run, asked, common = asked_once()
     run.event(ANSWERED, asked, common, attempt=1, raw="another answer")
     findings = check(run.log(), run.stores(), run.asked, PUBLIC_KEY)
     assert findings.counts["repeated_model_calls"] == 1
@@ -168,11 +173,7 @@ def test_an_answer_written_twice_was_paid_once() -> None:
 
 def test_a_call_that_failed_may_be_made_again() -> None:
     """A request that comes twice is asked twice where the first call brought no answer."""
-    run = SyntheticRun()
-    (item,) = submissions(1, 1, seed=2)
-    run.request(item)
-    asked = run.records["llm.generation.requested.v1"][0]
-    common = {"request_id": item.request_id, "wallet": item.key.decode()}
+    run, asked, common = asked_once()
     run.event(ANSWERED, asked, common, attempt=1, outcome="failed")
     findings = check(run.log(), run.stores(), run.asked, PUBLIC_KEY)
     assert findings.counts["repeated_model_calls"] == 0
