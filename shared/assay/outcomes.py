@@ -21,7 +21,7 @@ from assay.topics import catalogue
 SIGNED = WalletScoreSigned.type
 ACCEPTED = GenerationAccepted.type
 REJECTED = GenerationRejected.type
-# Rejections that say how the request goes on: a signed fallback, or an accepted event.
+# Beginnings of topics whose events' meta may bear a mark, as `shadow`.
 _MARKED = ("llm.generation.", "wallet.score.validated.")
 _FETCH_WAIT_MS = 100
 _METADATA_S = 30
