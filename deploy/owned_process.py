@@ -18,6 +18,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import IO
 
 _PR_SET_PDEATHSIG = 1
 # The kernel watches the thread that started a child, not the program, so children are started on
@@ -66,12 +67,47 @@ def _start_mark_by_ps(pid: int) -> str | None:
 def _parent_death_signal(number: signal.Signals) -> Callable[[], None] | None:
     if not sys.platform.startswith("linux"):
         return None
-    libc = ctypes.CDLL(None)
+    libc, parent = ctypes.CDLL(None), os.getpid()
 
     def in_child() -> None:
         libc.prctl(_PR_SET_PDEATHSIG, int(number))
+        if os.getppid() != parent:  # it ended before the kernel was asked to tell
+            os._exit(1)
 
     return in_child
+
+
+def start(
+    command: Sequence[str],
+    *,
+    stdout: IO[bytes],
+    stderr: IO[bytes] | None = None,
+    env: Mapping[str, str] | None = None,
+    user: str | None = None,
+    parent_death: signal.Signals | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start `command` in a session of its own; without `stderr` both outputs go to `stdout`.
+
+    With `parent_death` the process gets that signal when this program ends (Linux), so that not
+    even a kill -9 of a test run leaves it behind.
+    """
+    account = pwd.getpwnam(user) if user else None
+
+    def launched() -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            list(command),
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.STDOUT if stderr is None else stderr,
+            env=dict(env) if env is not None else None,
+            start_new_session=True,
+            user=account.pw_uid if account else None,
+            group=account.pw_gid if account else None,
+            extra_groups=[] if account else None,
+            preexec_fn=_parent_death_signal(parent_death) if parent_death else None,
+        )
+
+    return _LAUNCHER.submit(launched).result()
 
 
 class OwnedProcess:
@@ -90,30 +126,11 @@ class OwnedProcess:
         user: str | None = None,
         parent_death: signal.Signals | None = None,
     ) -> None:
-        """Start `command` in a session of its own and write the record.
-
-        With `parent_death` the process gets that signal when this program ends (Linux), so that
-        not even a kill -9 of a test run leaves it behind.
-        """
-        account = pwd.getpwnam(user) if user else None
-        in_child = _parent_death_signal(parent_death) if parent_death else None
+        """`start` it with its output in the log, and write the record."""
         with self.log.open("ab") as output:
-
-            def start() -> subprocess.Popen[bytes]:
-                return subprocess.Popen(
-                    list(command),
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    env=dict(env) if env is not None else None,
-                    start_new_session=True,
-                    user=account.pw_uid if account else None,
-                    group=account.pw_gid if account else None,
-                    extra_groups=[] if account else None,
-                    preexec_fn=in_child,
-                )
-
-            self._child = _LAUNCHER.submit(start).result()
+            self._child = start(
+                command, stdout=output, env=env, user=user, parent_death=parent_death
+            )
         pid = self._child.pid
         text = json.dumps({"pid": pid, "started": start_mark(pid)})
         self.record.write_text(text + "\n", encoding="utf-8")

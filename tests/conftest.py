@@ -27,6 +27,7 @@ from deploy.owned_process import MissingTool, OwnedProcess, start_mark
 REQUIRED = os.environ.get("REQUIRE_SERVERS") == "1" or os.environ.get("CI") == "true"
 SCRATCH = Path(tempfile.gettempdir()) / f"assay-tests-{os.getuid()}"
 MODEL = "random"
+TESTS = Path(__file__).parent
 
 Server = TypeVar("Server", Broker, PostgresServer, OllamaServer)
 
@@ -39,15 +40,25 @@ _MARK_BY_FIXTURE = {
     "ollama_server": "ollama",
     "disposable_ollama": "ollama",
 }
+# Their servers stay up to the end of the run and take a third of a core from who comes after.
+_WITH_SERVERS = ("bench", "kafka", "fault", "e2e")
 _database_numbers = itertools.count(1)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that asks for a server carries that server's mark."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """A test that asks for a server carries that server's mark; tests with servers run last."""
     for item in items:
         for name in getattr(item, "fixturenames", ()):
             if mark := _MARK_BY_FIXTURE.get(name):
                 item.add_marker(mark)
+    yield
+    items.sort(key=_weight)
+
+
+def _weight(item: pytest.Item) -> int:
+    room = item.path.relative_to(TESTS).parts[0]
+    return _WITH_SERVERS.index(room) + 1 if room in _WITH_SERVERS else 0
 
 
 def sweep(scratch: Path = SCRATCH) -> None:

@@ -7,7 +7,6 @@ served another request's accepted answer (`accepted_answers`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import structlog
@@ -101,7 +100,7 @@ def _message(
     message = emit(event, topic=event.type, source=SOURCE, parent_id=delivery.id)
     if seconds is not None:
         duration = (DURATION, str(round(seconds * 1000)).encode())
-        message = replace(message, headers=(*message.headers, duration))
+        message = message._replace(headers=(*message.headers, duration))
     return event, message
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from assay.errors import EnvelopeError
@@ -32,8 +31,7 @@ _OURS = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(NamedTuple):
     """A record ready to be published; `value` goes out as it is."""
 
     topic: str
@@ -105,7 +103,10 @@ def read_binary(headers: Iterable[tuple[str, bytes | None]]) -> Attributes:
         event, source, kind = own.get("ce_id"), own.get("ce_source"), own.get("ce_type")
         if event and source and kind:
             request = _text(own["ce_requestid"]) if "ce_requestid" in own else None
-            return Attributes(_text(event), _text(source), _text(kind), request)
+            try:
+                return Attributes(event.decode(), source.decode(), kind.decode(), request)
+            except UnicodeDecodeError:
+                pass  # told below, with what is wrong replaced
     text = text_headers(every)
     missing = [n for n in ("ce_id", "ce_source", "ce_type", "ce_specversion") if not text.get(n)]
     if missing:

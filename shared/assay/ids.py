@@ -54,7 +54,7 @@ _VARIANT = {digit: "89ab"[int(digit, 16) & 3] for digit in "0123456789abcdef"}
 def _uuid5(namespace: uuid.UUID, *parts: str) -> str:
     """`str(uuid.uuid5(namespace, json.dumps(parts, separators=(",", ":"))))` in a third of the
     time: an id is made for every event."""
-    name = f"[{','.join([encode_basestring_ascii(part) for part in parts])}]"
+    name = f"[{','.join(map(encode_basestring_ascii, parts))}]"
     digest = hashlib.sha1(namespace.bytes + name.encode(), usedforsecurity=False).hexdigest()
     return (
         f"{digest[:8]}-{digest[8:12]}-5{digest[13:16]}"

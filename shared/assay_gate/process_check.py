@@ -34,6 +34,7 @@ from assay_gate.template_fields import needed_fields, private_attributes
 from assay_gate.verdict import GateError
 
 _REQUIRED = ("pipeline", "prompts", "schemas", "api", "processing")
+_MISSPELT = 0.8
 
 
 @dataclass(slots=True)
@@ -123,7 +124,14 @@ def _check_template(
     for attribute in private:
         found.mistake(step.template, attribute, "the sandbox refuses attributes like this one")
     for name, part in sorted(needed.items()):
-        if name in known or fields.open:
+        if name in known:
+            continue
+        if fields.open:
+            # Whatever it is, an input may bring it; one letter beside a known name is doubtful.
+            made = {*fields.samples, *config.fixed, *step.context} - set(config.fallback)
+            if close := hint(name, made, _MISSPELT):
+                message = f"step {step.name!r}: only an input could bring such a field"
+                found.warning(files[part], name, message + close)
             continue
         message = f"step {step.name!r}: neither the input nor an earlier step has such a field"
         found.mistake(files[part], name, message + hint(name, known))

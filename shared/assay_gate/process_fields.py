@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import yaml
-
+from assay_gate.bounded_yaml import MAX_YAML_BYTES, YamlError, YamlLimitError, load_yaml
 from assay_gate.config_reading import CONFIG
 from assay_gate.process_config import ProcessConfig
 from assay_gate.process_findings import Findings
@@ -95,11 +94,17 @@ def _add_items(
             f"there is no file {source!r}, so the fields of a unit cannot be checked",
         )  # fmt: skip
         return
-    items: Any = None
+    content, items = files.files[source], None
+    if len(content) > MAX_YAML_BYTES:  # no mistake: no service reads it
+        fields.open = True
+        found.warning(source, "", "too long to be read here, so the fields of a unit are unknown")
+        return
     try:
-        items = yaml.safe_load(files.files[source])
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        found.warning(source, "", f"cannot be read: {' '.join(str(error).split())}")
+        items = load_yaml(content.decode())
+    except YamlLimitError as error:
+        found.mistake(source, "", str(error))
+    except (YamlError, UnicodeDecodeError) as error:
+        found.warning(source, "", f"cannot be read: {error}")
     positions = processing.get("positions")
     if not isinstance(positions, list) or not positions:
         _add_units(fields, _pool(items, settings.get("key")))

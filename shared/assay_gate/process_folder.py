@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from assay_gate.bounded_yaml import MAX_DEPTH, YamlError, load_yaml
 from assay_gate.hints import hint
 from assay_gate.verdict import GateError
 
@@ -60,17 +59,21 @@ class Folder:
             value = json.loads(self.text(name, named_by), object_pairs_hook=_unique)
         except ValueError as error:
             raise ProcessError(name, "", f"is no JSON: {error}") from None
+        except RecursionError:
+            raise ProcessError(name, "", f"is nested deeper than {MAX_DEPTH}") from None
+        if _deeper(value, MAX_DEPTH):
+            raise ProcessError(name, "", f"is nested deeper than {MAX_DEPTH}")
         if not isinstance(value, dict):
             raise ProcessError(name, "", "is no JSON object")
         return value
 
     def yaml(self, name: str) -> dict[str, Any]:
-        """A file's YAML mapping; a key given twice is a mistake, not a choice."""
+        """A file's YAML mapping, within the limits of `load_yaml`."""
         text = self.text(name)
         try:
-            value = yaml.load(text, _UniqueKeys)  # noqa: S506 - derived from SafeLoader
-        except yaml.YAMLError as error:
-            raise ProcessError(name, "", " ".join(str(error).split())) from None
+            value = load_yaml(text)
+        except YamlError as error:
+            raise ProcessError(name, "", str(error)) from None
         if not isinstance(value, dict):
             raise ProcessError(name, "", "is no mapping")
         return value
@@ -88,12 +91,14 @@ def read_folder(path: Path) -> Folder:
             continue
         if not file.is_file():
             continue
-        size += file.stat().st_size
+        with file.open("rb") as opened:  # a link may lead to a file that says 0 and never ends
+            content = opened.read(MAX_BYTES - size + 1)
+        size += len(content)
         if len(files) >= MAX_FILES or size > MAX_BYTES:
             raise ProcessError(
                 str(path), "", f"more than {MAX_FILES} files or {MAX_BYTES} bytes: no process"
             )
-        files[relative.as_posix()] = file.read_bytes()
+        files[relative.as_posix()] = content
     return Folder(path, files)
 
 
@@ -106,18 +111,16 @@ def _unique(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return members
 
 
-class _UniqueKeys(yaml.SafeLoader):
-    """SafeLoader that refuses a mapping with the same key twice."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            if key_node.tag == "tag:yaml.org,2002:merge":
-                continue
-            key = self.construct_object(key_node, deep=True)
-            if isinstance(key, str | int | float | bool | None) and key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key!r} is given twice", key_node.start_mark
-                )
-            seen.add(key if isinstance(key, str | int | float | bool | None) else str(key))
-        return super().construct_mapping(node, deep)
+def _deeper(value: Any, most: int) -> bool:
+    """Whether containers are nested deeper than `most`; without recursion."""
+    level = [value]
+    for _ in range(most):
+        level = [
+            member
+            for each in level
+            for member in (each.values() if isinstance(each, dict) else each)
+            if isinstance(member, dict | list)
+        ]
+        if not level:
+            return False
+    return True

@@ -67,6 +67,8 @@ def compile_templates(sources: Mapping[str, str]) -> Mapping[str, jinja2.Templat
             templates[name] = environment.get_template(name)
         except jinja2.TemplateSyntaxError as error:
             raise PromptError(f"{error.name or name}: line {error.lineno}: {error}") from None
+        except (RecursionError, SyntaxError, MemoryError):  # of Python, which it becomes
+            raise PromptError(f"{name}: nests too deep") from None
     return templates
 
 

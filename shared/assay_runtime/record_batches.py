@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
@@ -18,7 +18,7 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.producer.message_accumulator import BatchBuilder
 
 from assay.envelope import Headers
-from assay_runtime.partitioning import partition_of
+from assay_runtime.partitioning import partitions_of
 
 
 class Outgoing(Protocol):
@@ -50,21 +50,15 @@ def with_trace(message: Outgoing, traceparent: str) -> list[tuple[str, bytes | N
 class _Topic:
     """Of one topic and one call: its batches by partition, and where its keys belong."""
 
-    __slots__ = ("_known", "_partitions", "batches")
+    __slots__ = ("_partitions", "_placed", "batches")
 
-    def __init__(self, partitions: int) -> None:
+    def __init__(self, partitions: int, keys: Iterable[bytes]) -> None:
         self.batches: dict[int, list[BatchBuilder]] = {}
         self._partitions = partitions
-        # A wallet may have several events among what is sent.
-        self._known: dict[bytes, int] = {}
+        self._placed = partitions_of(keys, partitions)
 
     def partition_of(self, key: bytes | None) -> int:
-        if key is None:
-            return random.randrange(self._partitions)
-        partition = self._known.get(key)
-        if partition is None:
-            partition = self._known[key] = partition_of(key, self._partitions)
-        return partition
+        return random.randrange(self._partitions) if key is None else self._placed[key]
 
 
 class RecordBatches:
@@ -88,12 +82,18 @@ class RecordBatches:
         self, outgoing: Sequence[tuple[Outgoing, str]]
     ) -> dict[tuple[str, int], list[BatchBuilder]]:
         built: dict[tuple[str, int], list[BatchBuilder]] = {}
-        topics: dict[str, _Topic] = {}
+        # Sets, because a wallet may have several events among what is sent.
+        keys: dict[str, set[bytes]] = {}
+        for message, _ in outgoing:
+            of_topic = keys.setdefault(message.topic, set())
+            if message.key is not None:
+                of_topic.add(message.key)
+        topics = {
+            name: _Topic(len(await self._producer.partitions_for(name)), some)
+            for name, some in keys.items()
+        }
         for message, traceparent in outgoing:
-            topic = topics.get(message.topic)
-            if topic is None:
-                count = len(await self._producer.partitions_for(message.topic))
-                topic = topics[message.topic] = _Topic(count)
+            topic = topics[message.topic]
             partition = topic.partition_of(message.key)
             batches = topic.batches.get(partition)
             if batches is None:

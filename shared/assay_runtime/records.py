@@ -12,7 +12,7 @@ from assay.envelope import Attributes, Headers, read_binary
 from assay.errors import EnvelopeError
 from assay.events.meta import Event
 from assay_runtime.failures import DeadLetter
-from assay_runtime.tracing import Span, new_trace, parse_traceparent
+from assay_runtime.tracing import Span, span_after
 
 E = TypeVar("E", covariant=True)
 
@@ -59,8 +59,7 @@ class Record(NamedTuple):
 
     def span(self) -> Span:
         """This hop's span: a child of the sender's, or a new trace."""
-        parent = parse_traceparent(self.header("traceparent"))
-        return parent.child() if parent else new_trace()
+        return span_after(self.header("traceparent"))
 
 
 class Delivery(NamedTuple, Generic[E]):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hmac
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 from pydantic import Field, SecretStr, field_validator
@@ -75,7 +74,7 @@ class Seals:
         if not self._keys:
             return message
         seal = _made(self._keys[0], _sealed(message.id, message.value))
-        return replace(message, headers=(*message.headers, (SEAL, seal)))
+        return message._replace(headers=(*message.headers, (SEAL, seal)))
 
     def doubt(self, event_id: str, headers: Headers, value: bytes) -> Doubt | None:
         """None where a key of ours has sealed the record, or where there are no keys."""

@@ -32,8 +32,7 @@ class Span(NamedTuple):
 
     def child(self) -> Span:
         """The next hop of the same trace."""
-        span_id = f"{_random.getrandbits(64) or 1:016x}"
-        return Span(self.trace_id, span_id, self.sampled, self.span_id)
+        return Span(self.trace_id, _span_id(), self.sampled, self.span_id)
 
 
 class _Sampling:
@@ -50,19 +49,34 @@ def sample(rate: float) -> None:
 
 def new_trace() -> Span:
     """A trace that starts here."""
-    return Span(
-        f"{_random.getrandbits(128) or 1:032x}",
-        f"{_random.getrandbits(64) or 1:016x}",
-        _random.random() < _Sampling.rate,
-    )
+    trace_id = f"{_random.getrandbits(128) or 1:032x}"
+    return Span(trace_id, _span_id(), _random.random() < _Sampling.rate)
 
 
 def parse_traceparent(text: str | None) -> Span | None:
     """The span named by a `traceparent`, or None where it is absent or malformed."""
+    found = _read(text)
+    return None if found is None else Span(found[0], found[1], found[2])
+
+
+def span_after(text: str | None) -> Span:
+    """The hop after the one that a `traceparent` names, or a new trace where it names none."""
+    found = _read(text)
+    if found is None:
+        return new_trace()
+    trace_id, parent_id, sampled = found
+    return Span(trace_id, _span_id(), sampled, parent_id)
+
+
+def _read(text: str | None) -> tuple[str, str, bool] | None:
     found = _TRACEPARENT.fullmatch(text) if text is not None else None
     if found is None:
         return None
     version, trace_id, span_id, flags, more = found.groups()
     if more is not None and version == "00":
         return None
-    return Span(trace_id, span_id, flags[1] in _SAMPLED)
+    return trace_id, span_id, flags[1] in _SAMPLED
+
+
+def _span_id() -> str:
+    return "%016x" % (_random.getrandbits(64) or 1)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from assay.attestation import parse_hex_key
-from deploy.owned_process import OwnedProcess
+from deploy.owned_process import OwnedProcess, start
 from tests.fault.stores import StoreUrls
 from tests.fault.up import VARIABLE
 
@@ -68,10 +68,11 @@ class RunningStack:
 
     def __enter__(self) -> RunningStack:
         self.data.mkdir(parents=True, exist_ok=True)
-        with self._line.open("w") as line, self._log.open("w") as errors:
-            self._process = subprocess.Popen(
-                self._command, env=self._environment, stdin=subprocess.DEVNULL, stdout=line,
-                stderr=errors, start_new_session=True,
+        with self._line.open("wb") as line, self._log.open("wb") as errors:
+            # SIGTERM, not SIGKILL: `assay up` then ends its services too, also paused ones.
+            self._process = start(
+                self._command, stdout=line, stderr=errors, env=self._environment,
+                parent_death=signal.SIGTERM,
             )  # fmt: skip
         try:
             self.addresses = self._first_line()

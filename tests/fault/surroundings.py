@@ -3,6 +3,7 @@ ledger, a PostgreSQL for all stores, a broker behind a wire that can be cut."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -15,13 +16,14 @@ from pathlib import Path
 from deploy.kafka.broker import Broker
 from deploy.kafka.cut_network import CutNetwork
 from deploy.kafka.postgres_server import PostgresServer, find_binaries
-from deploy.owned_process import MissingTool
+from deploy.owned_process import MissingTool, start_mark
 from tests.e2e.outside import ScriptedAggregator
 from tests.fault.running_stack import SERVICES
 from tests.fault.stores import StoreUrls
 
 BOOTSTRAP = "ASSAY_KAFKA__BOOTSTRAP"
 _DISK_MB = 192
+_PREFIX, _OWNER = "assay-run-beside-", "owner.json"
 _VARIABLES = {
     "ledger": "ASSAY_SIGNER__LEDGER",
     "evidence": "ASSAY_EVIDENCE__STORE",
@@ -106,6 +108,21 @@ def disk_possible() -> bool:
         return mounted
 
 
+def sweep(temporary: Path) -> None:
+    """Take away the disks and files of runs that are gone: with a kill -9 only processes end."""
+    for folder in temporary.glob(f"{_PREFIX}*"):
+        try:
+            if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
+                continue
+            owner = json.loads((folder / _OWNER).read_text(encoding="utf-8"))
+            gone = start_mark(owner["pid"]) != owner["started"]
+        except (OSError, ValueError, KeyError):
+            continue  # another run may be between making the folder and writing its name into it
+        if gone:
+            Disk(folder / "disk").unmount()
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 @contextmanager
 def surroundings(
     stores: str, *, kafka: bool = False, wire: bool = False, data: Path | None = None
@@ -116,8 +133,11 @@ def surroundings(
     each service has a door; its files stay in `data` where that is given."""
     with ExitStack() as stack:
         found = Surroundings(stack.enter_context(ScriptedAggregator()), None, None, {})
-        folder = Path(tempfile.mkdtemp(prefix="assay-run-beside-"))
+        sweep(Path(tempfile.gettempdir()))
+        folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
         folder.chmod(0o755)  # PostgreSQL's account must get in
+        owner = {"pid": os.getpid(), "started": start_mark(os.getpid())}
+        (folder / _OWNER).write_text(json.dumps(owner), encoding="utf-8")
         stack.callback(shutil.rmtree, folder, ignore_errors=True)
         if kafka:
             _with_broker(found, (data or folder) / "kafka", stack, wire=wire)

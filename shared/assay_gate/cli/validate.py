@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import IO, Annotated, Any, TypeVar
 
 import typer
-import yaml
 
+from assay_gate.bounded_yaml import YamlError, load_yaml
 from assay_gate.cli.lines import Progress, read_lines, write_line
 from assay_gate.config import GateConfig
 from assay_gate.gate import Gate
@@ -88,7 +88,10 @@ def validate_rules(
 
 
 def _step_rules(config: Path, step: str) -> Any:
-    document = yaml.safe_load(config.read_text(encoding="utf-8"))
+    try:
+        document = load_yaml(config.read_text(encoding="utf-8"))
+    except YamlError as error:
+        raise GateError(f"{config}: {error}") from None
     section = document.get("validation") if isinstance(document, dict) else None
     if not isinstance(section, dict) or step not in section:
         raise GateError(f"{config}: there is no validation.{step}")
@@ -98,7 +101,7 @@ def _step_rules(config: Path, step: str) -> Any:
 def _usable(build: Callable[[], Built]) -> Built:
     try:
         return build()
-    except (GateError, ValueError, yaml.YAMLError) as error:
+    except (GateError, ValueError) as error:
         print(f"assay validate: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
 

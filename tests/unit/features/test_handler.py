@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,7 +112,7 @@ def test_requests_are_sealed_and_the_rest_is_as_it_was(shadowed: Path) -> None:
 
 def bare(message: Message) -> Message:
     headers = tuple(header for header in message.headers if header[0] != SEAL)
-    return replace(message, headers=headers)
+    return message._replace(headers=headers)
 
 
 def test_a_redelivery_repeats_the_same_events() -> None:

@@ -503,3 +503,35 @@ def test_no_configuration_breaks_the_check(tmp_path: Path, wrong: Any) -> None:
 
         result = check(tmp_path / str(number), change, **{"in.json": '{"required": ["n"]}'})
         assert isinstance(result.mistakes, list)
+
+
+@pytest.mark.parametrize(
+    ("template", "meant"),
+    [
+        ("{{ diece }}", "dice"),
+        ("{{ tabel }}", "table"),
+        ("{{ unitid }}", "unit_id"),
+        ("{% for move in moves %}{{ move }}{% endfor %}{{ text }}{{ dice }}{{ rolls }}", None),
+        ("{{ diece | default('none') }}{% if tabel is defined %}x{% endif %}", None),
+        ("{{ apis }}{{ process }}", None),
+    ],
+)
+@pytest.mark.parametrize("ours", [True, False])
+def test_3_a_name_beside_a_known_one_is_doubtful_where_the_input_is_free(
+    tmp_path: Path, template: str, meant: str | None, ours: bool
+) -> None:
+    """S4.9: without an input schema or items any name may be the input's, so it is no mistake;
+    one that nearly is what a step makes, or a constant, is warned of."""
+
+    def change(settings: dict[str, Any]) -> None:
+        del settings["processing"]["items"]
+        settings["prompts"]["global_context"] = {"table": "oak"}
+        if ours:
+            settings["assay"] = {"id": "game"}
+
+    result = check(tmp_path, change, **{"templates/play.jinja2": template})
+    assert result.mistakes == []
+    warned = [w.message for w in result.warnings if w.file == "templates/play.jinja2"]
+    assert len(warned) == (0 if meant is None else 1)
+    if meant is not None:
+        assert warned[0].endswith(f"only an input could bring such a field; did you mean {meant}?")
