@@ -99,11 +99,11 @@ def read_binary(headers: Iterable[tuple[str, bytes | None]]) -> Attributes:
     """Attributes from binary-mode headers; EnvelopeError names what is missing."""
     every = tuple(headers)
     own = dict(every)
-    if own.keys() <= _OURS and own.get("ce_specversion") == b"1.0":
+    if own.get("ce_specversion") == b"1.0" and _OURS.issuperset(own):
         event, source, kind = own.get("ce_id"), own.get("ce_source"), own.get("ce_type")
         if event and source and kind:
-            request = _text(own["ce_requestid"]) if "ce_requestid" in own else None
             try:
+                request = (own["ce_requestid"] or b"").decode() if "ce_requestid" in own else None
                 return Attributes(event.decode(), source.decode(), kind.decode(), request)
             except UnicodeDecodeError:
                 pass  # told below, with what is wrong replaced

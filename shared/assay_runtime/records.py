@@ -59,7 +59,10 @@ class Record(NamedTuple):
 
     def span(self) -> Span:
         """This hop's span: a child of the sender's, or a new trace."""
-        return span_after(self.header("traceparent"))
+        for key, value in reversed(self.headers):
+            if key == "traceparent":
+                return span_after(value)
+        return span_after(None)
 
 
 class Delivery(NamedTuple, Generic[E]):

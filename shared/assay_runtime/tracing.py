@@ -13,6 +13,7 @@ _TRACEPARENT = re.compile(
 )
 # Odd last digits of the flags.
 _SAMPLED = frozenset("13579bdf")
+_HEX, _DASH, _NO_TRACE, _NO_SPAN = b"0123456789abcdef", ord("-"), b"0" * 32, b"0" * 16
 # Trace ids only tell traces apart; the operating system seeds this generator per process.
 _random = random.Random()
 
@@ -55,27 +56,27 @@ def new_trace() -> Span:
 
 def parse_traceparent(text: str | None) -> Span | None:
     """The span named by a `traceparent`, or None where it is absent or malformed."""
-    found = _read(text)
-    return None if found is None else Span(found[0], found[1], found[2])
-
-
-def span_after(text: str | None) -> Span:
-    """The hop after the one that a `traceparent` names, or a new trace where it names none."""
-    found = _read(text)
-    if found is None:
-        return new_trace()
-    trace_id, parent_id, sampled = found
-    return Span(trace_id, _span_id(), sampled, parent_id)
-
-
-def _read(text: str | None) -> tuple[str, str, bool] | None:
     found = _TRACEPARENT.fullmatch(text) if text is not None else None
     if found is None:
         return None
     version, trace_id, span_id, flags, more = found.groups()
     if more is not None and version == "00":
         return None
-    return trace_id, span_id, flags[1] in _SAMPLED
+    return Span(trace_id, span_id, flags[1] in _SAMPLED)
+
+
+def span_after(header: bytes | None) -> Span:
+    """The hop after the one that a `traceparent` names, or a new trace where it names none."""
+    if header is None:
+        return new_trace()
+    # What every one of our own records has, read in half of the time.
+    if len(header) == 55 and header.translate(None, _HEX) == b"---" and header[:3] == b"00-":
+        trace_id, span_id = header[3:35], header[36:52]
+        if header[35] == header[52] == _DASH and trace_id != _NO_TRACE and span_id != _NO_SPAN:
+            sampled = chr(header[54]) in _SAMPLED
+            return Span(trace_id.decode(), _span_id(), sampled, span_id.decode())
+    parent = parse_traceparent(header.decode("utf-8", errors="replace"))
+    return parent.child() if parent else new_trace()
 
 
 def _span_id() -> str:
