@@ -13,16 +13,18 @@ from tests.fault.findings import VIOLATIONS
 
 _DIRTY = "-dirty"
 _REPO = Path(__file__).resolve().parents[2]
+# What a run consists of: a word in a README changes none of it.
+_RUN = ("shared", "services", "deploy", "schemas", "tests/fault", "requirements.lock")
 
 
 def commit(repo: Path = _REPO) -> str:
-    """Of the tree that is run, with "-dirty" where the tree is not that commit's; "unknown" where
-    there is no git to ask."""
-    head = _git(repo, "rev-parse", "HEAD")
-    changes = _git(repo, "status", "--porcelain")
-    if head is None or changes is None:
+    """The last that changed what is run, with "-dirty" where that is not as committed; "unknown"
+    where there is no git to ask."""
+    last = _git(repo, "log", "-1", "--format=%H", "--", *_RUN)
+    changes = _git(repo, "status", "--porcelain", "--", *_RUN)
+    if not last or changes is None:
         return "unknown"
-    return head + (_DIRTY if changes else "")
+    return last + (_DIRTY if changes else "")
 
 
 def repeatable(commit: str) -> bool:

@@ -197,7 +197,7 @@ def parsed(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         help="where the services keep theirs; all: in turn")  # fmt: skip
     add("--model", default="simulator", help="as `assay up --model`")
     add("--resume", action="store_true",
-        help=f"go on with the series in {RESULT}: same options, same commit")  # fmt: skip
+        help=f"go on with the series in {RESULT}: same options, same code")  # fmt: skip
     add("--keep", action="store_true", help=f"{KEPT}/seed-N also of clean runs")
     return parser.parse_args(arguments)
 

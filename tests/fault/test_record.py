@@ -105,11 +105,20 @@ def test_the_commit_of_a_changed_tree(tmp_path: Path) -> None:
 
     assert commit(tmp_path / "nowhere") == "unknown"
     git("init")
-    git("commit", "--allow-empty", "-m", "empty")
+    assert commit(tmp_path) == "unknown"
+    (tmp_path / "services").mkdir()
+    (tmp_path / "services" / "old").write_text("x", encoding="utf-8")
+    git("add", ".")
+    git("commit", "-m", "old")
     name = commit(tmp_path)
     assert len(name) == 40
     assert repeatable(name)
-    (tmp_path / "new").write_text("x", encoding="utf-8")
+    (tmp_path / "README").write_text("x", encoding="utf-8")
+    assert commit(tmp_path) == name
+    git("add", ".")
+    git("commit", "-m", "a word that no run reads")
+    assert commit(tmp_path) == name
+    (tmp_path / "services" / "new").write_text("x", encoding="utf-8")
     assert commit(tmp_path) == f"{name}-dirty"
     assert not repeatable(commit(tmp_path))
     assert not repeatable("unknown")

@@ -64,7 +64,13 @@ def stack(
             tmp_path_factory.mktemp(f"dlq-{broker}"),
             ["--broker", broker, "--model", f"ollama:{model.name}@{model.url}",
              "--aggregator", aggregator.template],
-            {**QUICK, "ASSAY_KAFKA__RETRY_DELAYS_S": "[0.1]"},
+            {
+                **QUICK,
+                "ASSAY_KAFKA__RETRY_DELAYS_S": "[0.1]",
+                # It refuses at once; on a machine that is busy it must not seem to be silent.
+                "ASSAY_INGEST__AGGREGATOR_DEADLINE_S": "20",
+                "ASSAY_INGEST__AGGREGATOR_READ_S": "10",
+            },
         )  # fmt: skip
         try:
             yield running.ready()

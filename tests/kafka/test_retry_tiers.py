@@ -13,7 +13,7 @@ import pytest
 
 from assay.envelope import Message
 from assay.topics import retry_name
-from assay_runtime import progress
+from assay_runtime import pipeline, progress
 from assay_runtime.failures import RetryLater, Stop
 from assay_runtime.health import Health
 from assay_runtime.pipeline import Pipeline, runners
@@ -141,7 +141,7 @@ async def _at_least(bootstrap: str, topic: str, wanted: int) -> bool:
 async def test_after_the_last_wait_it_is_kept(bootstrap: str, names: rig.Names) -> None:
     """X.4: the dead letter has the origin's bytes, headers and coordinates."""
     unlucky = Unlucky(names.sink, every=1, times=99)
-    what = rig.pipeline(names, "lane", unlucky, retries=TIERS, dead_letter_ratio=None)
+    what = rig.pipeline(names, "lane", unlucky, retries=TIERS, dead_letter_limit=False)
     headers = [("ce_id", b"x"), ("odd", b"\xff\xfe"), ("assay.retry.topic", b"a publisher's own")]
     await rig.write(bootstrap, names.source, [(b"k", b"0", headers), (None, b"1", headers)])
     async with running(bootstrap, what, retry_delays_s=(0.1, 0.1)):
@@ -185,6 +185,8 @@ async def test_waiting_for_the_time_is_no_stall(
 ) -> None:
     """The watchdog ends what reads nothing in spite of lag; a record that is not due is no lag."""
     monkeypatch.setattr(progress, "_QUIET_S", 0.2)
+    # Looked at more often than `stall_s`, as in a service: else it is due for longer than that.
+    monkeypatch.setattr(pipeline, "_WATCH_S", 0.2)
     unlucky = Unlucky(names.sink, every=1, times=1)
     what = rig.pipeline(names, "batch", unlucky, retries=TIERS)
     await rig.write(bootstrap, names.source, rig.rows(1, keys=1))
