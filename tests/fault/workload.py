@@ -100,6 +100,8 @@ def producer(bootstrap: str) -> AIOKafkaProducer:
         compression_type="zstd",
         linger_ms=2,
         max_batch_size=262_144,
+        # A broker that was killed may take a minute to come back on a busy machine.
+        request_timeout_ms=180_000,
     )
 
 
