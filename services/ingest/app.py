@@ -111,7 +111,7 @@ def build(settings: IngestSettings) -> Service:
                 engine="lane",
                 slots=section.slots,
                 # Rubbish on a public topic is its publishers', not a bad deploy's.
-                dead_letter_ratio=None,
+                dead_letter_limit=False,
                 retries=catalogue().retry_tiers,
             ),
             Pipeline(

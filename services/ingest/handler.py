@@ -108,8 +108,14 @@ class IngestHandler:
                 submitted_bytes(delivery.record, self._limits), self._limits
             )
         except SubmissionError as error:
+            known = await self._store.get(request_id)
+            # Whoever writes rubbish under another's id must not end that request.
+            others = known is not None and known.content_sha256 is not None
             return DeadLetter(
-                error.message, code=error.code, pointer=error.pointer, request_id=request_id
+                error.message,
+                code=error.code,
+                pointer=error.pointer,
+                request_id=_own_id(delivery) if others else request_id,
             )
         if submission.notes:
             log.info(
@@ -206,15 +212,18 @@ def _code_of(error: AggregatorError) -> str:
 
 
 def _other_content(delivery: Delivery[Identity]) -> DeadLetter:
-    record = delivery.record
-    # Under an id of its own: the outcome of the first submission must not be overwritten by this
-    # one. Without any id the reader would believe the publisher's own headers.
-    own_id = request_id_from_position(record.topic, record.partition, record.offset)
     return DeadLetter(
         f"request {delivery.event.request_id} was submitted before with other content",
         code="idempotency_conflict",
-        request_id=own_id,
+        request_id=_own_id(delivery),
     )
+
+
+def _own_id(delivery: Delivery[Identity]) -> str:
+    """For the end of a record that must not be the end of the request it names. Without any id the
+    reader would believe the publisher's own headers."""
+    record = delivery.record
+    return request_id_from_position(record.topic, record.partition, record.offset)
 
 
 def _now_ms() -> int:

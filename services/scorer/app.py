@@ -80,7 +80,7 @@ def build(settings: ScorerSettings) -> Service:
                 first=frozenset({RETRIED}),
                 waiting=waiting,
                 # Any client may ask for any process; rubbish there is the clients'.
-                dead_letter_ratio=None,
+                dead_letter_limit=False,
             )
         ],
         resources=[_closed_at_end(endpoint)],

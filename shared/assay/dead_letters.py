@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from assay.envelope import Headers, text_headers
 from assay.retry_headers import behind_last
 
-_FIRST = "__connect.errors.topic"
+FIRST_ADDED = "__connect.errors.topic"
+"""The first header that the runtime adds, behind those of the record itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class DeadLetterView:
 
 def read_dead_letter(record: LetterRecord) -> DeadLetterView:
     """Never raises on what the record holds."""
-    cut = behind_last(record.headers, _FIRST)
+    cut = behind_last(record.headers, FIRST_ADDED)
     own = record.headers if cut is None else record.headers[:cut]
     told = text_headers(() if cut is None else record.headers[cut:])
     return DeadLetterView(
@@ -84,7 +85,7 @@ def read_dead_letter(record: LetterRecord) -> DeadLetterView:
 def _origin(told: Mapping[str, str]) -> Place | None:
     partition = _number(told, "__connect.errors.partition")
     offset = _number(told, "__connect.errors.offset")
-    topic = told.get(_FIRST)
+    topic = told.get(FIRST_ADDED)
     if not topic or partition is None or offset is None:
         return None
     return Place(topic, partition, offset)

@@ -36,8 +36,8 @@ _WATCH_S = 2.0
 class Pipeline:
     """What a service's `app.py` declares.
 
-    `first` topics are read before the others (lane engine). `dead_letter_ratio` None turns the
-    dead-letter limit off. A sink sets `keeps_dead_letters` False: it cannot fail on content. With
+    `first` topics are read before the others (lane engine). `dead_letter_limit` is off where
+    anyone may write. A sink sets `keeps_dead_letters` False: it cannot fail on content. With
     `stored_positions` it loses nothing: what it cannot keep ends the process, and is read again.
     `retries` is how many retry topics each of its topics has: a record that the handler postpones
     goes through them before it is dead-lettered.
@@ -55,7 +55,7 @@ class Pipeline:
     max_records: int = 1_500
     slots: int = 16
     first: frozenset[str] = frozenset()
-    dead_letter_ratio: float | None = 0.5
+    dead_letter_limit: bool = True
     keeps_dead_letters: bool = True
     retries: int = 0
     stored_positions: StoredPositions | None = None
@@ -110,7 +110,7 @@ class Runner:
             decode=pipeline.decode,
             handler=pipeline.handler,
             publisher=self._publisher,
-            limit=DeadLetterLimit(pipeline.dead_letter_ratio),
+            limit=DeadLetterLimit.of(kafka, on=pipeline.dead_letter_limit),
             keeps_dead_letters=pipeline.keeps_dead_letters,
             loses_nothing=pipeline.stored_positions is not None,
             retries=(

@@ -65,8 +65,8 @@ class Positions:
         Raises Stop when records were lost and that is to end the process.
         """
         try:
-            for position in tuple(self._overtaken):
-                await self._pass_gap(consumer, position)
+            if self._overtaken:
+                await self._pass_gaps(consumer)
             if self._new:
                 await self._start(consumer)
         except Pause as outage:
@@ -85,26 +85,28 @@ class Positions:
         self._on_pause(None)
         if generation != self._generation:
             return
+        self._starting.tell(found)
         for position, offset in found.start.items():
             consumer.seek(TopicPartition(*position), offset)
         self._window.assign(found.start, found.committed, found.finished)
         self._new.difference_update(found.start)
 
-    async def _pass_gap(self, consumer: Any, position: Position) -> None:
+    async def _pass_gaps(self, consumer: Any) -> None:
         """Go on behind what retention removed; what is in flight stays in flight."""
         generation = self._generation
-        at = self._window.next_offset(position)
-        if at is None:
+        at = {position: self._window.next_offset(position) for position in self._overtaken}
+        known = {position: offset for position, offset in at.items() if offset is not None}
+        found = await self._starting.after_gaps(consumer, known)
+        if generation != self._generation:
             return
-        onward = await self._starting.after_gap(consumer, position, at)
-        if onward is None or generation != self._generation:
-            return
-        consumer.seek(TopicPartition(*position), onward)
-        if onward < at:
-            self._window.assign({position: onward})
-        else:
-            self._window.skip(position, onward)
-        self._overtaken.discard(position)
+        self._starting.tell(found)
+        for position, onward in found.start.items():
+            consumer.seek(TopicPartition(*position), onward)
+            if onward < known[position]:
+                self._window.assign({position: onward})
+            else:
+                self._window.skip(position, onward)
+            self._overtaken.discard(position)
 
     def rewind(self, consumer: Any) -> None:
         """Go back to what was admitted last, everywhere."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -11,16 +13,30 @@ from assay_runtime.dead_letters import DeadLetterLimit, dead_letter
 from assay_runtime.failures import DeadLetter, RetryLater, Stop
 from assay_runtime.raw_message import RawMessage
 from assay_runtime.record_batches import Outgoing
-from assay_runtime.records import Record
+from assay_runtime.records import Delivery, Record
 from assay_runtime.retries import RetriedRecord, Retries
 
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class Setback:
+    """A record that could not be handled, and whose request it was as far as that is known.
+    `messages` is what is sent for it: none by a sink, one to a retry topic where it is `postponed`,
+    else one to a dead-letter topic."""
+
+    record: Record
+    reason: DeadLetter
+    request_id: str | None
+    trace: str
+    messages: tuple[RawMessage, ...] = ()
+    postponed: bool = False
+
+
 class Setbacks:
-    """Counts and logs each of them. `check` raises DeadLetter for a message too large to be sent;
-    without `retries` nothing is tried later; a sink keeps no dead letters, and one that is to lose
-    nothing says Stop, because what it passed over it would never see again."""
+    """Judges, and tells what was sent. `check` raises DeadLetter for a message too large to be
+    sent; without `retries` nothing is tried later; a sink keeps no dead letters, and one that is
+    to lose nothing says Stop, because what it passed over it would never see again."""
 
     def __init__(
         self,
@@ -41,34 +57,50 @@ class Setbacks:
         self._loses_nothing = loses_nothing
         self._retries = retries
 
-    def none(self) -> None:
-        """A record was handled; Stop once too many of the last were not."""
-        self._limit.note(dead=False)
-
-    def messages(self, record: Record, reason: DeadLetter, trace: str) -> Sequence[RawMessage]:
-        """The record for a retry topic or a dead-letter topic; Stop once too many are buried."""
+    def judged(self, of: Delivery[Any] | Record, reason: DeadLetter, trace: str) -> Setback:
+        """What becomes of the record; Stop once too many of the last could not be handled."""
+        record, request_id = (of, None) if isinstance(of, Record) else _asked(of)
+        # Whoever asked is told, also by a reason that does not know who that is.
+        request_id = reason.request_id or request_id
         if isinstance(reason, RetryLater) and (later := self._postponed(record, reason)):
-            return (later,)  # judged when it comes back
+            # It counts as handled or not once it is back.
+            return Setback(record, reason, request_id, trace, (later,), postponed=True)
         if self._loses_nothing:
             place = f"{record.topic}/{record.partition}/{record.offset}"
             raise Stop(f"{place} cannot be kept and must not be passed over: {reason}")
-        self._limit.note(dead=True)
-        metrics.DEAD_LETTERED.labels(self._pipeline, record.topic, reason.code).inc()
+        self._limit.dead(record, reason)
+        if not self._keeps_dead_letters:
+            return Setback(record, reason, request_id, trace)
+        tries = record.attempt + 1 if isinstance(record, RetriedRecord) else 1
+        kept = dead_letter(
+            record, reason, self._service, self._check, attempts=tries, request_id=request_id
+        )
+        return Setback(record, reason, request_id, trace, (kept,))
+
+    def tell(self, setbacks: Iterable[Setback]) -> None:
+        """Count and log them, once they are sent and not before: a batch may end the process."""
+        for setback in setbacks:
+            self._tell(setback, setback.record, setback.reason)
+
+    def _tell(self, setback: Setback, record: Record, reason: DeadLetter) -> None:
+        what: dict[str, Any] = {"reason": str(reason)[:300], "trace_id": setback.trace[3:35]}
+        what["request_id"] = setback.request_id or record.header("ce_requestid")
+        if setback.postponed:
+            event = "record_postponed"
+            what |= {"to": setback.messages[0].topic}
+            metrics.POSTPONED.labels(self._pipeline, what["to"], reason.code).inc()
+        else:
+            event = "record_dead_lettered" if setback.messages else "record_passed_over"
+            metrics.DEAD_LETTERED.labels(self._pipeline, record.topic, reason.code).inc()
         log.warning(
-            "record_dead_lettered",
+            event,
             pipeline=self._pipeline,
             topic=record.topic,
             partition=record.partition,
             offset=record.offset,
             code=reason.code,
-            reason=str(reason)[:300],
-            request_id=reason.request_id or record.header("ce_requestid"),
-            trace_id=trace[3:35],
+            **what,
         )
-        if not self._keeps_dead_letters:
-            return ()
-        tries = record.attempt + 1 if isinstance(record, RetriedRecord) else 1
-        return (dead_letter(record, reason, self._service, self._check, attempts=tries),)
 
     def _postponed(self, record: Record, reason: RetryLater) -> RawMessage | None:
         """None where there is no further try, or the record would be too large for it."""
@@ -79,15 +111,8 @@ class Setbacks:
             self._check(message)
         except DeadLetter:
             return None
-        metrics.POSTPONED.labels(self._pipeline, message.topic, reason.code).inc()
-        log.warning(
-            "record_postponed",
-            pipeline=self._pipeline,
-            to=message.topic,
-            origin_partition=record.partition,
-            origin_offset=record.offset,
-            code=reason.code,
-            reason=str(reason)[:300],
-            request_id=reason.request_id or record.header("ce_requestid"),
-        )
         return message
+
+
+def _asked(of: Delivery[Any]) -> tuple[Record, str | None]:
+    return of.record, of.attributes.request_id

@@ -45,6 +45,16 @@ class KafkaSection(Section):
     retry_delays_s: tuple[float, ...] = Field(
         (10, 60, 300), description="waits before a postponed record is tried again; []: none"
     )
+    dead_letter_ratio: float = Field(
+        0.5,
+        ge=0,
+        lt=1,
+        description="exit when more than this share of the last records could not be handled; 0: "
+        "never. Not for topics that anyone may write",
+    )
+    dead_letter_window: int = Field(
+        200, ge=1, description="the last records of a pipeline that DEAD_LETTER_RATIO looks at"
+    )
     overrun: Literal["stop", "continue"] = Field(
         "stop", description="what to do when retention removed unread records"
     )

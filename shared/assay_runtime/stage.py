@@ -18,7 +18,7 @@ from assay_runtime.publisher import Publisher
 from assay_runtime.record_batches import Outgoing, Sent
 from assay_runtime.records import Decoder, Delivery, Record
 from assay_runtime.retries import Retries
-from assay_runtime.setbacks import Setbacks
+from assay_runtime.setbacks import Setback, Setbacks
 from assay_runtime.spans import log_spans
 from assay_runtime.tracing import Span
 
@@ -31,9 +31,11 @@ _BUG_TRIES = 3
 
 @dataclass(slots=True)
 class _Output:
-    """Of a batch: what is to be sent, with its traceparent, and the spans to be told."""
+    """Of a batch: what is to be sent, with its traceparent, and the setbacks and spans to be told
+    once it is."""
 
     messages: list[tuple[Outgoing, str]] = field(default_factory=list)
+    setbacks: list[Setback] = field(default_factory=list)
     sampled: list[tuple[Record, Span]] = field(default_factory=list)
 
 
@@ -64,6 +66,7 @@ class Stage:
         self._decode = decode
         self._handler = handler
         self._publisher = publisher
+        self._limit = limit
         self._setbacks = Setbacks(
             pipeline,
             service,
@@ -96,7 +99,7 @@ class Stage:
                     outcome = self._handler.one(found)
                     if outcome is None:
                         [outcome] = await self._attempt_alone(found)
-                    self._judge(output, record, found.span, outcome)
+                    self._judge(output, found, found.span, outcome)
                 else:
                     self._judge(output, record, record.span(), found)
         else:
@@ -105,26 +108,32 @@ class Stage:
             handled = iter(await self._handle(deliveries) if deliveries else ())
             for record, found in zip(records, decoded, strict=True):
                 if isinstance(found, Delivery):
-                    self._judge(output, record, found.span, next(handled))
+                    self._judge(output, found, found.span, next(handled))
                 else:
                     self._judge(output, record, record.span(), found)
         sent = await self._publisher.send(output.messages)
+        if output.setbacks:
+            self._setbacks.tell(output.setbacks)
         if output.sampled:
             log_spans(self._pipeline, output.sampled, len(records), time.perf_counter() - started)
         return sent
 
-    def _judge(self, output: _Output, record: Record, span: Span, outcome: Outcome) -> None:
+    def _judge(
+        self, output: _Output, of: Delivery[Any] | Record, span: Span, outcome: Outcome
+    ) -> None:
         """What is sent for the record: the outcome's messages, or the record itself elsewhere."""
         trace = span.traceparent
         messages = self._sendable(outcome)
         if isinstance(messages, DeadLetter):
-            messages = self._setbacks.messages(record, messages, trace)
+            setback = self._setbacks.judged(of, messages, trace)
+            output.setbacks.append(setback)
+            messages = setback.messages
         else:
-            self._setbacks.none()
+            self._limit.handled()
         for message in messages:
             output.messages.append((message, trace))
         if span.sampled:
-            output.sampled.append((record, span))
+            output.sampled.append((of.record if isinstance(of, Delivery) else of, span))
 
     async def confirm(self, sent: Sequence[Sent]) -> None:
         """Wait for the broker's confirmations of what `send` sent."""
@@ -148,7 +157,6 @@ class Stage:
             return DeadLetter(
                 f"the record could not be read; see the log of {self._service}",
                 code="decoder_failed",
-                request_id=record.header("ce_requestid"),
             )
 
     def _sendable(self, outcome: Outcome) -> Sequence[Outgoing] | DeadLetter:

@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from aiokafka import TopicPartition
@@ -26,14 +26,31 @@ StoredPositions = Callable[[Collection[Position]], Awaitable[Mapping[Position, i
 _BEYOND_TRIES = 3
 
 
+class Lost(NamedTuple):
+    """Records of a partition that nobody will read: `count` of those from `start` to `low`."""
+
+    position: Position
+    start: int
+    low: int
+    finished: Finished | None
+
+    def count(self, known: int) -> int:
+        """Those that lie at `known` or above and were not finished earlier."""
+        start = max(self.start, known)
+        done = self.finished
+        finished = done.count(below=self.low) - done.count(below=start) if done else 0
+        return max(0, self.low - start - finished)
+
+
 @dataclass(slots=True)
 class Found:
-    """Offsets to start from, the group's own where there are any, and what is finished above
-    those already."""
+    """Offsets to start from, the group's own where there are any, what is finished above those
+    already, and what retention removed below them (`Lost`)."""
 
     start: dict[Position, int] = field(default_factory=dict)
     committed: dict[Position, int | None] = field(default_factory=dict)
     finished: dict[Position, Finished] = field(default_factory=dict)
+    lost: list[Lost] = field(default_factory=list)
 
 
 class StartingPositions:
@@ -51,11 +68,13 @@ class StartingPositions:
         self._pipeline = pipeline
         self._stored_positions = stored_positions
         self._beyond: Counter[Position] = Counter()
+        self._finished: dict[Position, Finished] = {}
+        self._told: dict[Position, int] = {}
 
     async def find(self, consumer: Any, wanted: Collection[Position]) -> Found:
         """Starts of newly assigned partitions; those that must be asked again are left out.
 
-        Raises KafkaError, Pause while the store of positions is away, Stop on an overrun.
+        Raises KafkaError, Pause while the store of positions is away.
         """
         tps = [TopicPartition(*position) for position in wanted]
         stored = await self._stored_positions(wanted) if self._stored_positions else {}
@@ -75,70 +94,86 @@ class StartingPositions:
             if at is None:
                 if low > 0:
                     log.warning("start_after_retention", topic=tp.topic, low_watermark=low)
-                start: int | None = low
+                found.start[position] = low
             else:
                 if not self._stored_positions:
                     finished = from_metadata(group[tp].metadata or "", at, self._kafka.log)
-                start = self._checked(position, at, low, end, finished)
-            if start is None:
+                received = finished.end if finished else at
+                self._place(found, Lost(position, at, low, finished), received, end)
+            if position not in found.start:
                 continue
-            found.start[position] = start
             found.committed[position] = at_group
+            self._finished.pop(position, None)
             # A log that is shorter than what was finished holds other records by now.
             if finished is not None and finished.end <= end:
-                found.finished[position] = finished
-        self._say(found.finished)
+                found.finished[position] = self._finished[position] = finished
         return found
 
-    async def after_gap(self, consumer: Any, position: Position, at: int) -> int | None:
-        """Where to go on when the broker says that offset `at` is out of range."""
-        tp = TopicPartition(*position)
+    async def after_gaps(self, consumer: Any, at: Mapping[Position, int]) -> Found:
+        """Where to go on when the broker says that these offsets are out of range."""
+        tps = [TopicPartition(*position) for position in at]
         lows, ends = await asyncio.gather(
-            consumer.beginning_offsets([tp]), consumer.end_offsets([tp])
+            consumer.beginning_offsets(tps), consumer.end_offsets(tps)
         )
-        return self._checked(position, at, lows[tp], ends[tp])
+        found = Found()
+        for (position, offset), tp in zip(at.items(), tps, strict=True):
+            gap = Lost(position, offset, lows[tp], self._finished.get(position))
+            self._place(found, gap, offset, ends[tp])
+        return found
 
-    def _checked(
-        self, position: Position, at: int, low: int, end: int, finished: Finished | None = None
-    ) -> int | None:
-        if at < low:
-            lost = low - at - (finished.count(below=low) if finished else 0)
-            self._overrun(position, lost)
-            return low
-        received = finished.end if finished else at
+    def _place(self, found: Found, gap: Lost, received: int, end: int) -> None:
+        """Put the start into `found`, and the gap if there is one; nothing if it must be asked
+        again."""
+        position, at = gap.position, gap.start
+        if at < gap.low:
+            found.start[position] = gap.low
+            found.lost.append(gap)
+            return
         if received > end:
             self._beyond[position] += 1
             if self._beyond[position] < _BEYOND_TRIES:
-                return None
+                return
             # The log was cut or the topic made anew: what it holds now has not been read.
             log.error("position_beyond_log", topic=position.topic, position=received, end=end)
             if at > end:
-                at = low
+                at = gap.low
         self._beyond.pop(position, None)
-        return at
+        found.start[position] = at
 
-    def _say(self, finished: Mapping[Position, Finished]) -> None:
-        if finished:
-            count = sum(f.count() for f in finished.values())
+    def tell(self, found: Found) -> None:
+        """Log what was found and count what is lost, each record once: not again where a commit
+        that passed it was refused. To be called once the partitions are known to be ours still.
+
+        Raises Stop, which names every loss, if that is to end the process.
+        """
+        if found.finished:
+            count = sum(finished.count() for finished in found.finished.values())
             log.info("finished_earlier", pipeline=self._pipeline, records=count)
+        lost: dict[str, int] = {}
+        for gap in found.lost:
+            known = self._told.get(gap.position, 0)
+            # Where the log begins lower than before, it is another one.
+            count = gap.count(known if known <= gap.low else 0)
+            self._told[gap.position] = gap.low
+            if count:
+                lost[f"{gap.position.topic}/{gap.position.partition}"] = count
+                self._tell_lost(gap.position, count)
+        if lost and self._kafka.overrun == "stop":
+            places = ", ".join(f"{place}: {count}" for place, count in sorted(lost.items()))
+            raise Stop(
+                f"{sum(lost.values())} records were removed by retention before they were read; "
+                f"set ASSAY_KAFKA__OVERRUN=continue to go on without them ({places})"
+            )
 
-    def _overrun(self, position: Position, lost: int) -> None:
-        if not lost:
-            return
-        metrics.OVERRUN.labels(self._pipeline).inc(lost)
+    def _tell_lost(self, position: Position, count: int) -> None:
+        metrics.OVERRUN.labels(self._pipeline).inc(count)
         log.error(
             "retention_overrun",
             pipeline=self._pipeline,
             topic=position.topic,
             partition=position.partition,
-            lost_records=lost,
+            lost_records=count,
         )
-        if self._kafka.overrun == "stop":
-            raise Stop(
-                f"{lost} records of {position.topic}/{position.partition} were removed "
-                "by retention before they were read; set ASSAY_KAFKA__OVERRUN=continue to go "
-                "on without them"
-            )
 
 
 def _behind(stored: int | None, committed: int | None) -> int | None:

@@ -16,7 +16,6 @@ REPO = Path(__file__).parents[2]
 LONG = {
     "shared/assay_gate/coerce.py": "one table of coercions, read from top to bottom",
     "shared/assay_gate/reader.py": "one recursive descent parser",
-    "deploy/dev/stack.py": "start and end of a stack mirror each other",
 }
 
 RULES: list[Rule] = [

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import sys
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -15,11 +12,13 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from assay.cli.in_flight import InFlight
-from assay.cli.record_files import line_count, read_records
+from assay.cli.known_outcomes import KnownOutcomes
+from assay.cli.planned import Planned
+from assay.cli.printable import printable
+from assay.cli.record_files import line_count
 from assay.cli.tail import line
 from assay.client import Outcome, Outcomes, WalletPublisher, submission_bytes
-from assay.errors import AssayError, RecordTooLarge
-from assay.submission import submission_from_record
+from assay.errors import RecordTooLarge
 
 
 class Publishing:
@@ -34,8 +33,9 @@ class Publishing:
         self._as_json = as_json
         self._publisher = WalletPublisher(bootstrap, source="/assay/cli", tenant=tenant)
         self._in_flight = InFlight()
-        self._seen: set[str] = set()
         self._pending: dict[str, int] = {}
+        self._known = KnownOutcomes(self._pending)
+        self._noticed: set[str] = set()
         self._published = 0
         self._problems = 0
         self._news = asyncio.Event()
@@ -56,24 +56,27 @@ class Publishing:
         """Whether everything was published (with --wait: and signed)."""
         if not self._progress.disable:
             self._progress.update(self._task, total=sum(map(line_count, files)) or None)
+        planned = Planned(files, idempotent=self._idempotent, refuse=self._refuse)
         try:
-            await self._run(files)
+            await self._run(planned)
         except BaseException:
             if self._published:
                 self._say_open("ended early")
             raise
         return self._problems == 0
 
-    async def _run(self, files: list[Path]) -> None:
+    async def _run(self, planned: Planned) -> None:
         with self._progress:
             if self._wait_s is None:
                 async with self._publisher:
-                    await self._publish_all(files)
+                    await self._publish_all(planned)
             else:
                 # A repeat's score may lie in the log already; a new request's comes after this.
                 start: Literal["earliest", "latest"] = "earliest" if self._idempotent else "latest"
                 async with Outcomes(self._bootstrap, start=start) as outcomes, self._publisher:
-                    await self._publish_and_follow(files, outcomes, self._wait_s)
+                    if self._idempotent:
+                        await self._look_back(planned, outcomes)
+                    await self._publish_and_follow(planned, outcomes, self._wait_s)
 
     def _say_open(self, why: str) -> None:
         """What has been done and what is open, on stderr."""
@@ -81,9 +84,9 @@ class Publishing:
         print(f"assay publish: {why}: {self._published} published{rest}", file=sys.stderr)
 
     async def _publish_and_follow(
-        self, files: list[Path], outcomes: Outcomes, wait_s: float
+        self, planned: Planned, outcomes: Outcomes, wait_s: float
     ) -> None:
-        publishing = asyncio.create_task(self._publish_all(files))
+        publishing = asyncio.create_task(self._publish_all(planned))
         running = {publishing, asyncio.create_task(self._follow(outcomes))}
         try:
             while self._pending or publishing in running:
@@ -106,13 +109,15 @@ class Publishing:
 
     def _give_up(self, reason: str, records_left: bool) -> None:
         for request in self._pending:
-            self._refuse(request, reason)
+            letter = self._known.dead_letter(request)
+            told = f"; a dead letter: {letter.code}: {letter.reason}" if letter else ""
+            self._refuse(request, f"{reason}{printable(told)}")
         if records_left:
             self._say_open("the records after these were not published")
 
-    async def _publish_all(self, files: list[Path]) -> None:
+    async def _publish_all(self, planned: Planned) -> None:
         async with asyncio.TaskGroup() as group:
-            for place, event_id, submission in self._planned(files):
+            for place, event_id, submission in planned:
                 size = len(submission_bytes(submission))
                 await self._in_flight.take(size)
                 request = self._publisher.request_id(event_id)
@@ -120,34 +125,11 @@ class Publishing:
                     self._pending[request] = size
                 group.create_task(self._publish_one(place, event_id, submission, size))
 
-    def _planned(self, files: list[Path]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-        """(place, event id, submission) of every usable record; the others are reported."""
-        for file in files:
-            try:
-                for place, record in read_records(file):
-                    if (submission := self._submission(place, record)) is None:
-                        continue
-                    event_id = self._event_id(submission)
-                    if event_id not in self._seen:
-                        yield place, event_id, submission
-                    if self._idempotent:
-                        self._seen.add(event_id)
-            except OSError as error:
-                self._refuse(str(file), error.strerror or error)
-
-    def _submission(self, place: str, record: Any) -> dict[str, Any] | None:
-        try:
-            if isinstance(record, ValueError):
-                raise record
-            return submission_from_record(record)
-        except (AssayError, ValueError) as error:
-            self._refuse(place, error)
-            return None
-
-    def _event_id(self, submission: dict[str, Any]) -> str:
-        if not self._idempotent:
-            return str(uuid.uuid4())
-        return hashlib.sha256(json.dumps(submission, sort_keys=True).encode()).hexdigest()
+    async def _look_back(self, planned: Planned, outcomes: Outcomes) -> None:
+        """How the requests stand that were published before: what has ended ends no second time."""
+        self._known.wanted = set(map(self._publisher.request_id, planned.event_ids()))
+        async for outcome in outcomes.kept():
+            self._known.note(outcome)
 
     async def _publish_one(
         self, place: str, event_id: str, submission: dict[str, Any], size: int
@@ -166,16 +148,39 @@ class Publishing:
             print(json.dumps(shown) if self._as_json else request, flush=True)
             self._progress.advance(self._task)
             await self._in_flight.give(size)
+        elif known := self._known.end(request):
+            await self._end(known)
 
     async def _follow(self, outcomes: Outcomes) -> None:
         async for outcome in outcomes:
             if outcome.unsealed:  # a client's own request, under the id of one of these
                 continue
-            size = self._pending.pop(outcome.request_id, None)
-            if size is not None:
-                self._show(outcome)
-                self._news.set()
-                await self._in_flight.give(size)
+            if outcome.doubtful:
+                self._notice(outcome)
+                continue
+            if self._idempotent:
+                self._known.note(outcome)
+            await self._end(outcome)
+
+    async def _end(self, outcome: Outcome) -> None:
+        size = self._pending.pop(outcome.request_id, None)
+        if size is not None:
+            self._show(outcome)
+            self._news.set()
+            await self._in_flight.give(size)
+
+    def _notice(self, letter: Outcome) -> None:
+        """Say it once and wait on: it may be a stranger's, and a signed score follow."""
+        request = letter.request_id
+        if request in self._pending and request not in self._noticed:
+            self._noticed.add(request)
+            told = f"{letter.code}: {letter.reason}"
+            print(
+                f"assay publish: {request}: a dead letter bears this id, perhaps a stranger's: "
+                f"{printable(told)}",
+                file=sys.stderr,
+            )
+        self._known.note(letter)
 
     def _show(self, outcome: Outcome) -> None:
         self._progress.advance(self._task)
@@ -186,7 +191,9 @@ class Publishing:
         elif outcome.score is not None:
             print(line(outcome.score), flush=True)
         else:
-            print(f"{outcome.request_id}  {outcome.status}: {outcome.reason}", flush=True)
+            print(
+                f"{outcome.request_id}  {outcome.status}: {printable(outcome.reason)}", flush=True
+            )
 
     def _refuse(self, place: str, error: Exception | str) -> None:
         self._problems += 1

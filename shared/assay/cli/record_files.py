@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,6 +43,24 @@ def read_records(file: Path) -> Iterator[tuple[str, Any]]:
             yield from _each_line(file, _numbered(enumerate(text.split(b"\n"), 1)))
         else:
             yield str(file), document
+
+
+class RereadRecords:
+    """Records of files that are read more than once: those of a pipe are kept in memory."""
+
+    def __init__(self) -> None:
+        self._held: dict[Path, list[tuple[str, Any]]] = {}
+
+    def hold(self, files: Iterable[Path]) -> None:
+        """Read now what cannot be read twice; what cannot be opened is left."""
+        for file in files:
+            if str(file) == "-" or not file.is_file():
+                with suppress(OSError):
+                    self._held[file] = list(read_records(file))
+
+    def of(self, file: Path) -> Iterable[tuple[str, Any]]:
+        """As `read_records`."""
+        return self._held[file] if file in self._held else read_records(file)
 
 
 def line_count(file: Path) -> int:

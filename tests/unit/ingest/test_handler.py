@@ -164,6 +164,19 @@ async def test_other_content_is_a_dead_letter_of_its_own(store: RequestStore) ->
     assert REQUEST in str(refused)
 
 
+@pytest.mark.parametrize("rubbish", [b"{bad", b"[]", b'{"address": "nobody"}', b""])
+async def test_rubbish_under_anothers_id_ends_nothing(store: RequestStore, rubbish: bytes) -> None:
+    """X.4, X.5: who knows a request's id must not be able to end it; alone it has that id."""
+    handler = _handler(store, _Aggregator())
+    first = await _refused(handler, _record(rubbish))
+    assert first.request_id == REQUEST, "a publisher looks for its own mistake under its own id"
+    await store.conclude([Ending(REQUEST, "dead_lettered", b"{}")], 1)
+    assert (await _refused(handler, _record(rubbish, offset=4))).request_id == REQUEST
+    await _accepted(handler, _record({"address": ADDRESS}, offset=5))
+    later = await _refused(handler, _record(rubbish, offset=6))
+    assert later.request_id == request_id_from_position(SUBMITTED, 1, 6)
+
+
 async def test_an_outage_of_the_aggregator_is_no_end(store: RequestStore) -> None:
     """S3.8, X.2: a repeat after it asks again and is accepted."""
     aggregator = _Aggregator(AggregatorTimeout("silent"))

@@ -8,6 +8,7 @@ import pytest
 
 from assay_runtime.dead_letters import DeadLetterLimit, dead_letter
 from assay_runtime.failures import DeadLetter, Stop
+from assay_runtime.settings import Settings, SettingsError, load
 
 
 def test_bytes_and_headers_survive(make_record: Any) -> None:
@@ -72,19 +73,78 @@ def test_oversized_headers_go_last(make_record: Any) -> None:
     assert added["__connect.errors.offset"] == b"4"
 
 
-def test_limit_looks_at_the_last_records_only() -> None:
+def judge(limit: DeadLetterLimit, make_record: Any, outcomes: str) -> None:
+    """A record per letter: `+` handled, any other a dead letter of that code."""
+    for number, outcome in enumerate(outcomes):
+        if outcome == "+":
+            limit.handled()
+        else:
+            limit.dead(make_record(number), DeadLetter("no", code=outcome))
+
+
+def test_limit_looks_at_the_last_records_only(make_record: Any) -> None:
     """More than the ratio within the window stops; an old burst is forgotten."""
     limit = DeadLetterLimit(0.5, window=4)
-    for dead in (True, True, False, False, False, False, True, True):
-        limit.note(dead)
+    judge(limit, make_record, "xx++++xx")
     with pytest.raises(Stop, match="3 of the last 4"):
-        limit.note(dead=True)
+        judge(limit, make_record, "x")
 
 
-def test_limit_can_be_off_and_waits_for_a_full_window() -> None:
-    """A public topic's rubbish is its publishers'; three bad records are no rate."""
-    off = DeadLetterLimit(None, window=2)
-    early = DeadLetterLimit(0.5, window=200)
-    for _ in range(100):
-        off.note(dead=True)
-        early.note(dead=True)
+def test_limit_does_not_wait_for_a_full_window(make_record: Any) -> None:
+    """What will be too many when it is full is too many now: each start would bury them else."""
+    limit = DeadLetterLimit(0.5, window=200)
+    judge(limit, make_record, "x" * 100)
+    with pytest.raises(Stop, match="101 of the last 101"):
+        judge(limit, make_record, "x")
+
+
+@pytest.mark.parametrize("ratio", [None, 0, 0.0])
+def test_limit_can_be_off(make_record: Any, ratio: float | None) -> None:
+    """A public topic's rubbish is its publishers'; and an operator may want to go on."""
+    judge(DeadLetterLimit(ratio, window=2), make_record, "x" * 100)
+
+
+def test_limit_is_as_configured(make_record: Any) -> None:
+    """Issue 6 item 3: settings ease it, and a pipeline that has none gets none by them."""
+    settings = load(
+        Settings,
+        {"ASSAY_KAFKA__DEAD_LETTER_RATIO": "0.25", "ASSAY_KAFKA__DEAD_LETTER_WINDOW": "8"},
+    )
+    judge(DeadLetterLimit.of(settings.kafka, on=False), make_record, "x" * 100)
+    limit = DeadLetterLimit.of(settings.kafka, on=True)
+    judge(limit, make_record, "x++++++xx++++++xx")
+    with pytest.raises(Stop, match="3 of the last 8"):
+        judge(limit, make_record, "x")
+
+
+@pytest.mark.parametrize("value", ["1", "-0.1", "half"])
+def test_a_ratio_that_would_never_act_is_refused(value: str) -> None:
+    with pytest.raises(SettingsError, match="DEAD_LETTER_RATIO"):
+        load(Settings, {"ASSAY_KAFKA__DEAD_LETTER_RATIO": value})
+
+
+def test_limit_says_where_why_and_what_to_do(make_record: Any) -> None:
+    """Issue 6 item 3: whoever reads the last line of the log can go on; it fits a terminal's."""
+    limit = DeadLetterLimit(0.5, window=200)
+    topic = "wallet.score.validated.v1"
+
+    def dead(number: int) -> None:
+        record = make_record(40 + number, topic=topic, partition=number % 2)
+        if number % 3:
+            reason = DeadLetter(
+                "CloudEvents headers missing:\nce_id, " + "x" * 500, code="envelope"
+            )
+        else:
+            reason = DeadLetter("short", code="schema")
+        limit.dead(record, reason)
+
+    with pytest.raises(Stop) as stopped:
+        any(map(dead, range(200)))
+    said = str(stopped.value)
+    assert said.startswith(
+        f"101 of the last 101 records could not be handled ({topic}/0 offsets 40 to 140, "
+        f"{topic}/1 offsets 41 to 139), 67 of them as envelope: CloudEvents headers missing: ce_id"
+    )
+    assert "set ASSAY_KAFKA__DEAD_LETTER_RATIO=0" in said
+    assert "\n" not in said
+    assert len(said) <= 500

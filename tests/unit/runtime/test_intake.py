@@ -20,7 +20,7 @@ from prometheus_client import REGISTRY
 
 from assay_runtime import intake as intake_module
 from assay_runtime import positions as positions_module
-from assay_runtime.failures import Pause
+from assay_runtime.failures import Pause, Stop
 from assay_runtime.intake import Intake
 from assay_runtime.records import Position
 from assay_runtime.settings import KafkaSection
@@ -272,6 +272,112 @@ async def test_what_was_finished_is_not_counted_as_lost(
     await intake.on_partitions_assigned([ONE])
     assert await offsets(intake) == [(0, 6), (0, 7), (0, 8)]
     assert lost() - before == 4
+
+
+async def all_done(intake: Intake) -> None:
+    """An assignment of ONE whose first poll, 0 to 2, is done."""
+    await intake.on_partitions_assigned([ONE])
+    for ticket, _ in await intake.poll(100, 0):
+        intake.complete(ticket)
+
+
+async def test_a_gap_noticed_after_the_partition_went_is_not_counted(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """Issue 6 item 4: whoever has the partition by then counts it, once; here it comes back."""
+    await all_done(intake)
+    consumer.logs[ONE], consumer.low[ONE] = 40, 23
+    assert await offsets(intake) == []
+
+    async def meanwhile() -> None:
+        consumer.during_questions = None
+        await intake.on_partitions_revoked([ONE])
+
+    before = lost()
+    consumer.during_questions = meanwhile
+    await offsets(intake)
+    assert consumer.during_questions is None
+    assert lost() == before
+    await intake.on_partitions_assigned([ONE])
+    await offsets(intake)
+    assert lost() - before == 20
+
+
+async def test_a_gap_is_counted_once_though_its_commit_was_refused(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """A member that was stopped for a while passes the gap, learns that its group went on without
+    it, and starts again where the group stands: below the same gap, which may have grown."""
+    await all_done(intake)
+    await intake._committer.commit(consumer)
+    consumer.logs[ONE], consumer.low[ONE] = 40, 23
+    before = lost()
+    await offsets(intake)
+    assert await offsets(intake) == [(0, 23), (0, 24), (0, 25)]
+    assert lost() - before == 20
+
+    async def refused(offsets: Any) -> None:
+        raise CommitFailedError
+
+    consumer.commit = refused  # type: ignore[method-assign]
+    await intake.on_partitions_revoked([ONE])
+    consumer.low[ONE] = 30
+    await intake.on_partitions_assigned([ONE])
+    assert await offsets(intake) == [(0, 30), (0, 31), (0, 32)]
+    assert lost() - before == 27
+
+
+async def test_another_log_of_the_same_name_is_counted_anew(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """A topic that was made anew loses other records at the same offsets."""
+    before = lost()
+    for low, counted in ((20, 20), (6, 26)):
+        consumer.logs[ONE], consumer.low[ONE] = 40, low
+        consumer.group[ONE] = 0
+        await intake.on_partitions_assigned([ONE])
+        await offsets(intake)
+        await intake.on_partitions_revoked([ONE])
+        assert lost() - before == counted
+
+
+async def test_what_was_finished_above_is_not_lost_in_a_gap_either(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """A running consumer is overtaken while what an earlier assignment finished lies ahead."""
+    await finished_above(intake, consumer, 0, 2)
+    await intake.on_partitions_assigned([ONE])
+    await intake._positions.settle(consumer)
+    consumer.low[ONE] = 6
+    before = lost()
+    for _ in range(2):
+        await offsets(intake)
+    assert lost() - before == 4  # 1, 3, 4 and 5
+
+
+async def test_stop_names_every_loss(consumer: MemoryConsumer) -> None:
+    """Issue 6 item 4: all partitions, counted and logged each, before the process ends."""
+
+    async def drain(seconds: float) -> None:
+        pass
+
+    intake = Intake(
+        KafkaSection(), pipeline="p", group="g", topics=["t"], client_id="c", drain=drain
+    )
+    intake._consumer = consumer
+    consumer.group = {ONE: 0, TWO: 1}
+    consumer.low = {ONE: 5, TWO: 4}
+    before = lost()
+    await intake.on_partitions_assigned([ONE, TWO])
+    with (
+        structlog.testing.capture_logs() as logs,
+        pytest.raises(Stop, match=r"8 records were removed by retention.*\(t/0: 5, t/1: 3\)"),
+    ):
+        await intake.poll(100, 0)
+    assert [line["partition"] for line in logs if line["event"] == "retention_overrun"] == [0, 1]
+    assert lost() - before == 8
+    await intake.stop()
+    assert consumer.commits == [], "the next start finds the same loss"
 
 
 def lost() -> float:

@@ -241,30 +241,88 @@ async def test_a_dead_letter_too_large_keeps_the_digest(publisher: Any, make_rec
     assert headers["ce_id"] == b"id-7"
 
 
+def refuse(delivery: Delivery[Any]) -> Sequence[Message]:
+    raise DeadLetter("never", code="refused")
+
+
+def dead_lettered(topic: str = "in") -> float:
+    labels = {"pipeline": "p", "topic": topic, "code": "refused"}
+    return REGISTRY.get_sample_value("assay_records_dead_lettered_total", labels) or 0.0
+
+
 async def test_above_the_limit_nothing_of_the_batch_is_sent(
     publisher: Any, make_record: Any
 ) -> None:
-    """A bad deploy that is restarted again and again does not fill the dead-letter topic."""
-
-    def refuse(delivery: Delivery[Any]) -> Sequence[Message]:
-        raise DeadLetter("never")
-
-    limit = DeadLetterLimit(0.5, window=10)
-    with pytest.raises(Stop, match="10 of the last 10"):
-        await stage(publisher, per_record(refuse), limit=limit).run(
-            [make_record(n) for n in range(20)]
-        )
+    """A bad deploy that is restarted again and again does not fill the dead-letter topic: each
+    start is a limit that has seen nothing yet. Neither log nor count claims what was not sent."""
+    before = dead_lettered()
+    with structlog.testing.capture_logs() as logs:
+        for _ in range(5):
+            limit = DeadLetterLimit(0.5, window=10)
+            with pytest.raises(Stop, match="6 of the last 6"):
+                await stage(publisher, per_record(refuse), limit=limit).run(
+                    [make_record(n) for n in range(20)]
+                )
     assert publisher.sent == []
+    assert [line["event"] for line in logs] == []
+    assert dead_lettered() == before
+
+
+async def test_what_is_dead_lettered_is_counted_and_logged_once_it_is_sent(
+    publisher: Any, make_record: Any
+) -> None:
+    """X.4: one line each, with the place, the code, the reason and whose request it was."""
+    before = dead_lettered()
+    seen: list[int] = []
+    send = publisher.send
+
+    async def sending(outgoing: Any) -> Any:
+        seen.append(len(logs))
+        return await send(outgoing)
+
+    publisher.send = sending
+    with structlog.testing.capture_logs() as logs:
+        await stage(publisher, per_record(refuse)).run([make_record(n) for n in range(2)])
+    assert seen == [0]
+    told = [(line["event"], line["offset"], line["code"], line["request_id"])
+            for line in logs if line["event"] != "span"]  # fmt: skip
+    assert told == [
+        ("record_dead_lettered", 0, "refused", "request-0"),
+        ("record_dead_lettered", 1, "refused", "request-1"),
+    ]
+    assert dead_lettered() == before + 2
+
+
+@pytest.mark.parametrize("fault", ["too large", "refused", "a bug"])
+async def test_a_dead_letter_names_the_request_whatever_failed(
+    publisher: Any, make_record: Any, fault: str
+) -> None:
+    """Who asked is told, and by the runtime's word: a public record's own headers are anyone's."""
+    headers = (("ce_requestid", b"another's"), ("assay.request.id", b"another's"))
+
+    def decode(record: Record) -> Delivery[Any]:
+        found = raw_decoder(record)
+        return found._replace(attributes=found.attributes._replace(request_id="worked-out"))
+
+    def fail(delivery: Delivery[Any]) -> Sequence[Message]:
+        if fault == "too large":
+            return [out(b"x" * 200_000)]
+        raise DeadLetter("never") if fault == "refused" else KeyError("bug")
+
+    reading = stage(publisher, per_record(fail), decode=decode)
+    await reading.run([make_record(headers=headers)])
+    [message] = publisher.sent
+    assert dict(message.headers)["assay.request.id"] == b"worked-out"
 
 
 async def test_a_sink_keeps_no_dead_letters(publisher: Any, make_record: Any) -> None:
-    """Pipeline.keeps_dead_letters False: counted and logged, not published."""
-
-    def refuse(delivery: Delivery[Any]) -> Sequence[Message]:
-        raise DeadLetter("never")
-
-    await stage(publisher, per_record(refuse), keeps_dead_letters=False).run([make_record()])
+    """Pipeline.keeps_dead_letters False: counted and logged as what it is, not published."""
+    before = dead_lettered()
+    with structlog.testing.capture_logs() as logs:
+        await stage(publisher, per_record(refuse), keeps_dead_letters=False).run([make_record()])
     assert publisher.sent == []
+    assert [line["event"] for line in logs if line["event"] != "span"] == ["record_passed_over"]
+    assert dead_lettered() == before + 1
 
 
 @pytest.mark.parametrize("fault", ["decoder", "handler"])

@@ -3,25 +3,45 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
+from aiokafka import AIOKafkaProducer
 from typer.testing import CliRunner, Result
 
 from assay.cli.main import build_app
+from assay.cli.planned import Planned
+from assay.envelope import Headers, emit
+from assay.events.meta import InternalEvent
+from assay.ids import request_id
+from assay_runtime.dead_letters import dead_letter
+from assay_runtime.failures import DeadLetter
+from assay_runtime.records import Record
 from deploy.dev.broker import EmbeddedBroker
-from tests.unit.sdk.small_oracle import SmallOracle
+from tests.unit.sdk.small_oracle import SmallOracle, rejected, signed
 
 ADDRESS = "0x859e1dfb430a7156faef11947f2fc2a3c34b733a"
 NOBODY = "127.0.0.1:1"
+SUBMITTED, REQUESTED = "wallet.event.submitted.v1", "llm.generation.requested.v1"
 Cli = Callable[..., Result]
+
+
+class Sent(NamedTuple):
+    """A record of the test's own."""
+
+    topic: str
+    value: bytes
+    headers: Headers
 
 
 @pytest.fixture
@@ -290,6 +310,103 @@ def test_idempotent_repeats_within_a_run_are_one_request(
     result = cli(file, "--idempotent", "--wait", "--json", "--timeout", "5")
     assert result.exit_code == 0, result.stderr
     assert len(result.stdout.splitlines()) == 1
+
+
+def request_of(one: Path) -> str:
+    """The request id of its one record, published idempotently."""
+    [(_, event_id, _)] = Planned([one], idempotent=True, refuse=print)
+    return request_id("default", "/assay/cli", event_id)
+
+
+def letter(request: str, topic: str, code: str) -> Sent:
+    """As the runtime keeps it of a record that bears the request's id."""
+    service = {SUBMITTED: "ingest", REQUESTED: "scorer"}[topic]
+    record = Record(topic, 0, 0, 0, None, b"{junk", (("ce_requestid", request.encode()),))
+    known = None if topic == REQUESTED else request
+    made = dead_letter(record, DeadLetter("said \x1b[2J", code=code, request_id=known), service)
+    return Sent(made.topic, made.value or b"", made.headers)
+
+
+def end(event: InternalEvent) -> Sent:
+    made = emit(event, topic=event.type, source="/oracle", parent_id="x")
+    return Sent(made.topic, made.value, made.headers)
+
+
+def write(bootstrap: str, *records: Sent) -> None:
+    async def send() -> None:
+        async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
+            for topic, value, headers in records:
+                await producer.send_and_wait(topic, value=value, headers=list(headers))
+
+    asyncio.run(send())
+
+
+def test_an_old_dead_letter_is_not_what_became_of_a_request(
+    cli: Cli, bootstrap: str, tmp_path: Path
+) -> None:
+    """X.2: it was mended, replayed and signed before the record is published once more, to which
+    the oracle says nothing. Nor does a rejection that a signed score stands beside count."""
+    one = tmp_path / "mended.json"
+    one.write_text(json.dumps({"address": ADDRESS[:-2] + "1a"}))
+    request = request_of(one)
+    records = [letter(request, SUBMITTED, "old"), end(rejected(request, ADDRESS))]
+    write(bootstrap, *records, end(signed(request, ADDRESS)))
+    result = cli(one, "--idempotent", "--wait", "--json", "--timeout", "5")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["score"] == 500
+
+
+def test_a_dead_letter_that_nobody_mended_is_tried_again_and_told_at_the_end(
+    cli: Cli, bootstrap: str, tmp_path: Path
+) -> None:
+    """The new try's outcome counts; where none comes, the old reason is better than none."""
+    one = tmp_path / "unmended.json"
+    one.write_text(json.dumps({"address": ADDRESS[:-2] + "1b"}))
+    write(bootstrap, letter(request_of(one), SUBMITTED, "old"))
+    result = cli(one, "--idempotent", "--wait", "--timeout", "1")
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert "no outcome within 1 s; a dead letter: old: said \\x1b[2J" in result.stderr
+    with SmallOracle(bootstrap):
+        result = cli(one, "--idempotent", "--wait", "--timeout", "10")
+    assert result.exit_code == 0, result.stderr
+
+
+def test_requests_that_all_ended_before_are_all_told(
+    cli: Cli, tmp_path: Path, oracle: SmallOracle
+) -> None:
+    """More than may be in flight, from a pipe: their ends are read before any is published, and
+    the oracle, like the real one, says nothing when it is asked again."""
+    rows = "".join(json.dumps({"address": f"0x{n:038x}7a"}) + "\n" for n in range(100)).encode()
+    first = cli("-", "--idempotent", "--wait", "--json", "--timeout", "10", stdin=rows)
+    assert first.exit_code == 0, first.stderr
+    oracle.silent = True
+    again = cli("-", "--idempotent", "--wait", "--json", "--timeout", "5", stdin=rows)
+    assert again.exit_code == 0, again.stderr
+    assert sorted(again.stdout.splitlines()) == sorted(first.stdout.splitlines())
+
+
+def test_a_strangers_dead_letter_ends_no_wait(bootstrap: str, tmp_path: Path) -> None:
+    """Decision 20: on the topic that any client writes it bears whatever id that client chose. It
+    is said, once and harmlessly, and the score that comes is what counts."""
+    one = tmp_path / "victim.json"
+    one.write_text(json.dumps({"address": ADDRESS[:-2] + "1c"}))
+    request = request_of(one)
+    run = started(bootstrap, one, "--idempotent", "--wait", "--json", "--timeout", "20")
+    assert run.stderr is not None
+    junk = letter(request, REQUESTED, "envelope")
+    for _ in range(200):  # until it waits
+        write(bootstrap, junk, junk)
+        if select.select([run.stderr], [], [], 0.05)[0]:
+            break
+    assert run.poll() is None
+    write(bootstrap, end(signed(request, ADDRESS)))
+    out, errors = run.communicate(timeout=20)
+    assert run.returncode == 0, errors
+    assert json.loads(out)["request_id"] == request
+    assert errors == (
+        f"assay publish: {request}: a dead letter bears this id, perhaps a stranger's: "
+        "envelope: said \\x1b[2J\n"
+    )
 
 
 def test_a_reader_that_leaves_ends_the_run_quietly(bootstrap: str, thousand: Path) -> None:

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from assay.client import Outcome, read_outcome, submission_bytes
 from assay.events import GenerationAccepted, Meta
 from assay.topics import catalogue
+from assay_runtime.dead_letters import dead_letter
+from assay_runtime.failures import DeadLetter
+from assay_runtime.records import Record
 from tests.unit.sdk.small_oracle import rejected, signed
 
 REQUEST = "6e3a2f0c-7c35-5b5e-9a41-0d8f6a1b2c3d"
@@ -141,6 +144,46 @@ def test_the_runtimes_header_wins_over_a_publishers_of_the_same_name() -> None:
     outcome = read_outcome(DEAD, b"", headers)
     assert outcome is not None
     assert outcome.request_id == REQUEST
+
+
+def written(topic: str, service: str, own: dict[str, str], reason: DeadLetter) -> Any:
+    """What the runtime makes of a record that bears these headers."""
+    headers = tuple((name, value.encode()) for name, value in own.items())
+    record = Record(topic, 0, 7, 0, None, b"{junk", headers)
+    made = dead_letter(record, reason, service)
+    return read_outcome(made.topic, made.value or b"", made.headers)
+
+
+def test_what_any_client_may_have_asked_is_doubtful() -> None:
+    """Decision 20: without the seals' keys nobody can tell whose a refused request is, whatever
+    its code. Other dead letters come of what services wrote."""
+    own = {"ce_requestid": REQUEST}
+    for code in ("envelope", "unknown_process"):
+        forged = written("llm.generation.requested.v1", "scorer", own, DeadLetter("no", code=code))
+        assert (forged.request_id, forged.doubtful) == (REQUEST, True)
+    for topic, service in (
+        ("llm.generation.retried.v1", "scorer"),
+        ("llm.generation.answered.v1", "validator"),
+        ("wallet.score.validated.v1", "signer"),
+    ):
+        known = written(topic, service, own, DeadLetter("no"))
+        assert (known.request_id, known.doubtful) == (REQUEST, False)
+
+
+def test_a_publishers_own_headers_name_no_request() -> None:
+    """X.4: whose a submission is, ingest works out; without its word a dead letter ends nobody's,
+    and headers of the record that are named as the runtime's count nowhere."""
+    submitted = "wallet.event.submitted.v1"
+    own = {
+        "ce_requestid": REQUEST, "assay.request.id": REQUEST, "assay.error.code": "own",
+        "__connect.errors.exception.message": "own",
+    }  # fmt: skip
+    assert written(submitted, "ingest", own, DeadLetter("no")) is None
+    told = written(submitted, "ingest", own, DeadLetter("no", request_id="worked-out"))
+    assert (told.request_id, told.code, told.reason) == ("worked-out", "rejected", "no")
+    answered = written("llm.generation.answered.v1", "validator", {**own, "ce_requestid": "its"},
+                       DeadLetter("no"))  # fmt: skip
+    assert (answered.request_id, answered.code) == ("its", "rejected")
 
 
 def test_a_dead_letter_of_nobody_is_no_outcome() -> None:
