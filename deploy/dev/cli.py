@@ -29,7 +29,7 @@ from deploy.dev.evidence_tokens import (
     leave_evidence_tokens,
     remove_evidence_tokens,
 )
-from deploy.dev.plan import BrokerChoice, ModelChoice, PlanError, StackPlan
+from deploy.dev.plan import BrokerChoice, ModelChoice, PlanError, StackPlan, aggregator_of
 from deploy.dev.signing_key import ensure_dev_key
 from deploy.dev.stack import Stack
 from deploy.owned_process import ServerError
@@ -46,7 +46,11 @@ def up(
         Path | None, typer.Option(help="Keep stores, key and logs here; default: keep nothing.")
     ] = None,
     aggregator: Annotated[
-        str | None, typer.Option(help="Aggregator URL with {address}; default: simulated data.")
+        str | None,
+        typer.Option(
+            envvar="ASSAY_INGEST__AGGREGATOR_URL",
+            help="Aggregator URL with {address}; default: simulated data.",
+        ),
     ] = None,
     processes: Annotated[
         Path | None, typer.Option(help="Folder of processes; default: those shipped.")
@@ -72,7 +76,7 @@ def up(
                 model=ModelChoice.parse(model),
                 data=folder.resolve(),
                 kept=data is not None,
-                aggregator_url=aggregator,
+                aggregator_url=aggregator_of(aggregator),
                 processes=processes.resolve() if processes else None,
                 simulator_options=tuple(simulator or ()),
             )

@@ -1,4 +1,4 @@
-"""The folder a stack keeps its data in: one stack at a time."""
+"""The folder a stack keeps its data in: its owner's alone, one stack at a time."""
 
 from __future__ import annotations
 
@@ -10,12 +10,19 @@ from pathlib import Path
 
 from deploy.owned_process import ServerError
 
+_MODE = 0o700
+
 
 @contextlib.contextmanager
 def claimed(folder: Path) -> Iterator[None]:
-    """Hold the folder, made where it is missing; ServerError where another stack holds it."""
+    """Hold the folder, made where it is missing; ServerError where another stack holds it.
+
+    One that is there keeps its mode, which somebody chose; what is put into it is its owner's
+    alone whatever that is.
+    """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        if not folder.is_dir():
+            private_folder(folder)
         lock = (folder / "stack.lock").open("w")
     except OSError as error:
         raise ServerError(f"{folder} cannot be used: {error.strerror}") from error
@@ -25,6 +32,14 @@ def claimed(folder: Path) -> Iterator[None]:
         except BlockingIOError:
             raise ServerError(f"another stack is running with the data in {folder}") from None
         yield
+
+
+def private_folder(folder: Path) -> Path:
+    """A folder of the stack's own that its owner alone can read, whatever the umask says and
+    whatever an earlier version left."""
+    folder.mkdir(mode=_MODE, parents=True, exist_ok=True)
+    folder.chmod(_MODE)
+    return folder
 
 
 def write_private(file: Path, text: str) -> None:

@@ -5,46 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
-import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from aiokafka.errors import KafkaError
 
 from assay.topics import catalogue
 from assay_runtime import http
-from assay_runtime.service import READY_PREFIX
 from assay_runtime.settings import HttpSection
 from assay_runtime.topic_admin import TopicAdminError
 from deploy.dev import aggregator
 from deploy.dev.broker import EmbeddedBroker, EmbeddedBrokerError
-from deploy.dev.part_log import PartLog
-from deploy.dev.plan import EMBEDDED_PARTITIONS, SERVICES, StackPlan
+from deploy.dev.data_folder import private_folder
+from deploy.dev.own_kafka import OwnKafka
+from deploy.dev.parts import Parts, Say
+from deploy.dev.plan import EMBEDDED_PARTITIONS, SERVICES, StackPlan, without_effect
+from deploy.dev.requests_kept import RequestsKept
 from deploy.dev.seal_key import SEALING, ensure_seal_key
 from deploy.dev.unread_guard import UnreadGuard, readers
-from deploy.kafka import jars
-from deploy.kafka.broker import Broker
 from deploy.kafka.catalogue_topics import create_missing
-from deploy.owned_process import OwnedProcess, ServerError
-
-_READY_S = 60.0
-_STOP_S = 20.0
-Say = Callable[[str], None]
-
-
-@dataclass(slots=True)
-class Part:
-    """One child process of the stack and where it listens."""
-
-    name: str
-    command: list[str]
-    environment: dict[str, str]
-    process: OwnedProcess
-    log: PartLog
-    address: str = ""
-    restarts: int = 0
+from deploy.owned_process import ServerError
 
 
 class Stack:
@@ -55,8 +34,9 @@ class Stack:
         self._say = say
         self._embedded: EmbeddedBroker | None = None
         self._guard: asyncio.Task[None] | None = None
-        self._kafka: Broker | None = None
-        self._parts: dict[str, Part] = {}
+        self._kafka: OwnKafka | None = None
+        self._parts = Parts(plan.data / "run", say)
+        self._kept = RequestsKept(plan, os.environ, say)
         self._aggregator: tuple[http.Server, asyncio.Task[None]] | None = None
         self.bootstrap = ""
         self.aggregator_url = plan.aggregator_url or ""
@@ -65,28 +45,19 @@ class Stack:
     async def start(self) -> None:
         """Start everything and return when all of it is ready; ServerError says what is not."""
         # Full prompts and answers lie in it: for its owner only.
-        self._plan.data.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not self._plan.data.is_dir():
+            private_folder(self._plan.data)
         await self._start_broker()
         if not self.aggregator_url:
             await self._start_aggregator()
         if self._plan.model.kind == "simulator":
             await self._start_simulator()
-        log = self._plan.log_name()
-        seals = ensure_seal_key(self._plan.data, os.environ)
+        await self._kept.before_services(self.bootstrap)
+        self._launch_services()
         for service in SERVICES:
-            environment = self._plan.environment(
-                service,
-                bootstrap=self.bootstrap,
-                model_url=self.model_url,
-                aggregator_url=self.aggregator_url,
-                log=log,
-            )
-            if service in SEALING:
-                environment |= seals
-            self._launch(service, ["-m", f"services.{service}"], environment)
-        for service in SERVICES:
-            await self._ready(self._parts[service])
-        await self._services_ready()
+            await self._parts.listening(self._parts[service])
+        await self._parts.ready(SERVICES)
+        self._kept.take_up()
 
     def addresses(self, public_key: str) -> dict[str, Any]:
         return {
@@ -96,7 +67,7 @@ class Stack:
             "public_key": public_key,
             "public_key_url": f"{self.address('signer')}/public-key",
             "topics": {topic.name: topic.name for topic in catalogue()},
-            "services": {name: self._parts[name].address for name in SERVICES},
+            "services": {name: self.address(name) for name in SERVICES},
             "data": str(self._plan.data.resolve()),
             "pid": os.getpid(),
         }
@@ -104,20 +75,12 @@ class Stack:
     def address(self, part: str) -> str:
         return self._parts[part].address
 
-    def pid(self, part: str) -> int | None:
-        return self._parts[part].process.pid
-
     async def watch(self, stop: asyncio.Event) -> None:
-        """Until `stop`: start again what ends (services are crash-only)."""
+        """Until `stop`: start again what ends."""
         while not stop.is_set():
-            for part in self._parts.values():
-                if part.process.pid is None:
-                    part.restarts += 1
-                    self._say(f"{part.name} ended ({part.log.last_words()}); starting it again")
-                    await asyncio.sleep(min(0.2 * part.restarts, 5))
-                    self._run(part)
-                for news in part.log.news():
-                    self._say(f"{part.name}: {news}")
+            await self._parts.look()
+            if self._kafka:
+                self._kafka.look()
             try:
                 async with asyncio.timeout(0.5):
                     await stop.wait()
@@ -125,29 +88,28 @@ class Stack:
                 continue
 
     async def stop(self) -> None:
-        """End every part; what does not go is killed. Says what cannot be ended, and goes on."""
-        services = [p for p in self._parts.values() if p.name != "simulator"]
+        """End every part; what does not go is killed. Says what cannot be ended, and what is lost
+        by it, and goes on."""
+        await self._kept.leave_off()
         # Services first, so that none of them sees its model or broker go.
-        await self._ended(*(p.process for p in services))
-        if simulator := self._parts.get("simulator"):
-            await self._ended(simulator.process)
+        last = ("evidence",) if self._kept.by_evidence and self._parts.alive("evidence") else ()
+        await self._parts.end(*(name for name in SERVICES if name not in last))
+        if last:
+            await self._kept.wait_for_evidence()
+            await self._parts.end(*last)
+        await self._parts.end("simulator")
         if self._aggregator:
             server, task = self._aggregator
             server.should_exit = True
             await asyncio.wait([task], timeout=5)
         if self._kafka:
-            await self._ended(self._kafka.process)
+            await self._kafka.stop()
         if self._guard:
             self._guard.cancel()
             await asyncio.wait([self._guard])
         if self._embedded:
             await asyncio.to_thread(self._embedded.stop)
-
-    async def _ended(self, *processes: OwnedProcess) -> None:
-        ends = (asyncio.to_thread(p.end, signal.SIGTERM, _STOP_S) for p in processes)
-        for failure in await asyncio.gather(*ends, return_exceptions=True):
-            if isinstance(failure, BaseException):
-                self._say(f"not ended: {failure}")
+        self._kept.say_what_is_open()
 
     async def _start_broker(self) -> None:
         choice = self._plan.broker
@@ -163,10 +125,8 @@ class Stack:
             self._guard = asyncio.create_task(guard.run())
             return
         if choice.kind == "kafka":
-            await asyncio.to_thread(jars.fetch)
-            self._kafka = Broker(self._plan.data / "kafka", dies_with_parent=True)
-            self._say("starting Apache Kafka")
-            await asyncio.to_thread(self._kafka.start)
+            self._kafka = OwnKafka(self._plan.data / "kafka", self._say)
+            await self._kafka.start()
             self.bootstrap = self._kafka.bootstrap
         else:
             self.bootstrap = choice.bootstrap
@@ -197,79 +157,28 @@ class Stack:
 
     async def _start_simulator(self) -> None:
         options = ["--port", "0", "--json", *self._plan.simulator_options]
-        part = self._launch("simulator", ["-m", "deploy.dev.simulator", *options], {})
-        line = await self._line(part, '{"')
-        address = json.loads(line)
-        self.model_url = part.address = str(address["url"])
+        part = self._parts.launch("simulator", ["-m", "deploy.dev.simulator", *options], {})
+        listening = json.loads(await self._parts.line(part, '{"'))
+        self.model_url = part.address = str(listening["url"])
+        # Started again, it must come back where the scorer looks for it; the last of two counts.
+        part.command += ["--port", str(listening["port"])]
 
-    def _launch(self, name: str, arguments: list[str], environment: dict[str, str]) -> Part:
-        folder = self._plan.data / "run"
-        folder.mkdir(exist_ok=True)
-        part = Part(
-            name,
-            [sys.executable, *arguments],
-            {**os.environ, **environment},
-            OwnedProcess(folder / f"{name}.pid", folder / f"{name}.log"),
-            PartLog(folder / f"{name}.log"),
-        )
-        part.process.log.unlink(missing_ok=True)
-        self._parts[name] = part
-        self._run(part)
-        return part
-
-    def _run(self, part: Part) -> None:
-        part.process.launch(part.command, env=part.environment, parent_death=signal.SIGTERM)
-
-    async def _ready(self, part: Part) -> None:
-        line = await self._line(part, READY_PREFIX)
-        part.address = json.loads(line.removeprefix(READY_PREFIX))["http"]
-        got, wanted = part.address.rpartition(":")[2], part.environment.get("ASSAY_HTTP__PORT", "0")
-        if wanted not in ("0", got):
-            self._say(f"port {wanted} is taken; {part.name} uses {got}")
-        # Started again, it shall come back where it was.
-        part.environment["ASSAY_HTTP__PORT"] = got
-
-    async def _line(self, part: Part, prefix: str) -> str:
-        """The first line of the part's log with that prefix."""
-        end = asyncio.get_running_loop().time() + _READY_S
-        while asyncio.get_running_loop().time() < end:
-            if line := part.log.line(prefix):
-                return line
-            self._check_alive()
-            await asyncio.sleep(0.02)
-        raise ServerError(f"{part.name} was not ready in {_READY_S:g} s; see {part.process.log}")
-
-    async def _services_ready(self) -> None:
-        """Ready is what `/readyz` says: partitions assigned, nothing away."""
-        end = asyncio.get_running_loop().time() + _READY_S
-        waiting = dict.fromkeys(SERVICES, "")
-        while waiting:
-            self._check_alive()
-            for name in list(waiting):
-                waiting[name] = await _problems(self.address(name))
-                if not waiting[name]:
-                    del waiting[name]
-            if waiting and asyncio.get_running_loop().time() > end:
-                name, problem = next(iter(waiting.items()))
-                raise ServerError(f"{name} is not ready: {problem}")
-            await asyncio.sleep(0.05)
-
-    def _check_alive(self) -> None:
-        for part in self._parts.values():
-            if part.process.pid is None:
-                raise ServerError(f"{part.name} ended at its start: {part.log.last_words()}")
-
-
-async def _problems(address: str) -> str:
-    """What `/readyz` names, empty when ready."""
-    host, _, port = address.removeprefix("http://").partition(":")
-    try:
-        async with asyncio.timeout(5):
-            reader, writer = await asyncio.open_connection(host, int(port))
-            writer.write(f"GET /readyz HTTP/1.0\r\nHost: {host}\r\n\r\n".encode())
-            text = (await reader.read()).decode()
-            writer.close()
-    except OSError as error:  # TimeoutError is one
-        return str(error) or "no answer within 5 s"
-    status, _, body = text.partition("\r\n\r\n")
-    return "" if " 200 " in status[:20] else body or "an empty answer"
+    def _launch_services(self) -> None:
+        log = self._plan.log_name()
+        seals = ensure_seal_key(self._plan.data, os.environ)
+        settings = {
+            service: self._plan.environment(
+                service,
+                bootstrap=self.bootstrap,
+                model_url=self.model_url,
+                aggregator_url=self.aggregator_url,
+                log=log,
+                environ=os.environ,
+            )
+            for service in SERVICES
+        }
+        for name in without_effect(settings.values(), os.environ):
+            self._say(f"{name} of the environment has no effect: `assay up` sets it itself")
+        for service, made in settings.items():
+            sealed = made | seals if service in SEALING else made
+            self._parts.launch(service, ["-m", f"services.{service}"], sealed)

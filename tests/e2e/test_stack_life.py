@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -12,13 +13,21 @@ from collections import Counter
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import httpx
 import pytest
 
 from deploy.kafka.broker import Broker
 from deploy.loopback_ports import free_port
-from tests.e2e.outside import ScriptedAggregator, ScriptedModel
+from tests.e2e.outside import (
+    GOOD,
+    Reply,
+    ScriptedAggregator,
+    ScriptedModel,
+    score_answer,
+    worth,
+)
 from tests.e2e.processes import MARK, ServiceProcess, none_left
 from tests.e2e.stacks import (
     ASSAY,
@@ -103,6 +112,48 @@ async def test_the_same_data_again(
     assert list(scratch.rglob("*")) == []
 
 
+async def test_an_embedded_broker_loses_nothing_between_two_runs(
+    model: ScriptedModel, aggregator: ScriptedAggregator, tmp_path: Path
+) -> None:
+    """Issue 6, item 4: what was open at SIGTERM is said, and taken up at the next start with the
+    same data; what was signed before is on the bus again to the byte, so that a repeat, which
+    goes no further than ingest, finds its outcome."""
+    arguments = _arguments("embedded", model, aggregator)
+    held, done = new_address(), new_address()
+    model.script(held, Reply(score_answer(), delay_s=30))
+    file = tmp_path / "done.json"
+    file.write_text(json.dumps({"wallet": done}), encoding="utf-8")
+    again: list[str | Path] = ["--wait", "--timeout", "20", "--idempotent", "--json", file]
+
+    first = StackProcess(tmp_path, arguments, QUICK).ready()
+    try:
+        score = command("publish", "--bootstrap", first.bootstrap, *again)
+        [signed] = await first.of_wallet(SIGNED, done)
+        taken = first.post({"address": held}, headers={"Prefer": "wait=0"})
+        await eventually(lambda: asyncio.to_thread(model.calls, held), bool)
+    finally:
+        assert first.stop(signal.SIGTERM) == 0
+    assert "open requests: 1; the next start with this data takes them up" in first.said
+    assert "before it had read everything" not in first.said
+
+    model.script(held, score_answer())
+    second = StackProcess(tmp_path, arguments, QUICK).ready()
+    try:
+        assert "open requests of an earlier run are taken up: 1" in second.said
+        [once] = await second.of_wallet(SIGNED, held)
+        assert json.loads(once.value)["metadata"]["fallback"] is None
+        assert second.get(taken.json()["url"]).json()["score"] == worth(GOOD)
+        [kept] = await second.of_wallet(SIGNED, done)
+        assert (kept.key, kept.value, kept.headers) == (signed.key, signed.value, signed.headers)
+        repeat = command("publish", "--bootstrap", second.bootstrap, *again)
+        assert (repeat.returncode, repeat.stdout) == (score.returncode, score.stdout) == (0, ANY)
+        for address in (held, done):
+            assert len(second.evidence(wallet=address, type=SIGNED)) == 1
+    finally:
+        second.stop()
+    assert second.said.count("open requests: ") == 1
+
+
 def test_a_start_that_fails_says_why_and_leaves_nothing(
     model: ScriptedModel, aggregator: ScriptedAggregator, tmp_path: Path
 ) -> None:
@@ -139,8 +190,10 @@ def test_an_absent_broker_is_waited_for(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "option", [["--broker", "nowhere"], ["--model", "gpt"], ["--model", "ollama:x@ftp://y"]]
-)
+    "option",
+    [["--broker", "nowhere"], ["--broker", "127.0.0.1:99999"], ["--model", "gpt"],
+     ["--model", "ollama:x@ftp://y"], ["--aggregator", "http://y"]],
+)  # fmt: skip
 def test_options_that_cannot_be_meant(option: list[str]) -> None:
     """Issue 3 item 7: exit code 2 and the option's name."""
     done = command("up", *option)
