@@ -19,8 +19,8 @@ from deploy.dev.data_folder import private_folder
 from deploy.dev.own_kafka import OwnKafka
 from deploy.dev.parts import Parts, Say
 from deploy.dev.plan import EMBEDDED_PARTITIONS, SERVICES, StackPlan, without_effect
-from deploy.dev.requests_kept import RequestsKept
 from deploy.dev.seal_key import SEALING, ensure_seal_key
+from deploy.dev.unfinished import Unfinished
 from deploy.dev.unread_guard import UnreadGuard, readers
 from deploy.kafka.catalogue_topics import create_missing
 from deploy.owned_process import ServerError
@@ -36,7 +36,7 @@ class Stack:
         self._guard: asyncio.Task[None] | None = None
         self._kafka: OwnKafka | None = None
         self._parts = Parts(plan.data / "run", say)
-        self._kept = RequestsKept(plan, os.environ, say)
+        self._kept = Unfinished(plan, os.environ, say)
         self._aggregator: tuple[http.Server, asyncio.Task[None]] | None = None
         self.bootstrap = ""
         self.aggregator_url = plan.aggregator_url or ""

@@ -12,12 +12,12 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from assay.topics import catalogue
-from deploy.dev import requests_kept
+from deploy.dev import unfinished
 from deploy.dev.broker import EmbeddedBroker
 from deploy.dev.kept_records import Kept, prepare_stores
 from deploy.dev.plan import EMBEDDED_PARTITIONS, BrokerChoice, ModelChoice, StackPlan
-from deploy.dev.requests_kept import RequestsKept
 from deploy.dev.taking_up import all_read, publish
+from deploy.dev.unfinished import Unfinished
 from services.evidence.adapters.store_sqlite import SqliteEvidence
 from services.evidence.domain import entry_of
 from services.ingest.adapters.requests_sqlite import SqliteRequests
@@ -66,9 +66,9 @@ async def test_records_are_published_as_they_were(broker: EmbeddedBroker) -> Non
     assert not await all_read(broker.bootstrap, "evidence", 3)
 
 
-def _kept(folder: Path, broker: str, kept: bool, said: list[str]) -> RequestsKept:
+def _kept(folder: Path, broker: str, kept: bool, said: list[str]) -> Unfinished:
     plan = StackPlan(BrokerChoice.parse(broker), ModelChoice.parse("simulator"), folder, kept=kept)
-    return RequestsKept(plan, {}, said.append)
+    return Unfinished(plan, {}, said.append)
 
 
 async def _leave_open(folder: Path) -> None:
@@ -123,7 +123,7 @@ async def test_the_end_says_what_is_open(
     async def none(*_: object) -> int:
         return 0
 
-    monkeypatch.setattr(requests_kept, "publish", none)
+    monkeypatch.setattr(unfinished, "publish", none)
     said: list[str] = []
     kept = _kept(tmp_path, choice, keeps, said)
     await prepare_stores(tmp_path)

@@ -20,7 +20,7 @@ _TENANT = "ASSAY_INGEST__TENANT"
 _EVIDENCE_S = 15.0
 
 
-class RequestsKept:
+class Unfinished:
     """One per stack. On an embedded broker whose data are kept, requests are taken up again at the
     next start; elsewhere the broker keeps them, or nobody does."""
 
