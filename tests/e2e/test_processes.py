@@ -150,7 +150,7 @@ def stack(broker: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sta
     shadow_of_scores(root, "deaf", wants="nowhere")
     running = StackProcess(
         folder,
-        ["--broker", broker, "--processes", str(root), "--simulator=--fault-rate=0.35"],
+        ["--broker", broker, "--processes", str(root), "--simulator=--fault-rate=0.6"],
         QUICK,
     )
     try:
