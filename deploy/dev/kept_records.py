@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeAlias
 from assay.client import Outcome, read_outcome
 from assay.envelope import Message, emit
 from assay.events import WalletEventAccepted, WalletEventSubmitted, WalletScoreSigned
+from assay.events.meta import InternalEvent
 from assay.identity import identify
 from assay_runtime.failures import Pause
 from assay_runtime.settings import SettingsError
@@ -106,19 +107,8 @@ def signed(db: sqlite3.Connection, request: str) -> Kept | None:
     ).fetchone()
     if found is None:
         return None
-    value = bytes(found[1])
-    try:
-        event = WalletScoreSigned.model_validate_json(value)
-    except ValueError:
-        return None
-    message = emit(
-        event,
-        topic=event.type,
-        source=SIGNER,
-        parent_id=event.meta.causation_id or "",
-        value=value,
-    )
-    return _kept(message) if message.id == found[0] else None
+    message = _message(WalletScoreSigned, bytes(found[1]), SIGNER, "")
+    return _kept(message) if message is not None and message.id == found[0] else None
 
 
 def accepted(db: sqlite3.Connection, request: str) -> Kept | None:
@@ -129,13 +119,20 @@ def accepted(db: sqlite3.Connection, request: str) -> Kept | None:
     ).fetchone()
     if found is None:
         return None
-    value = bytes(found[0])
+    message = _message(WalletEventAccepted, bytes(found[0]), INGEST, request)
+    return _kept(message) if message is not None else None
+
+
+def _message(
+    model: type[InternalEvent], value: bytes, source: str, first_parent: str
+) -> Message | None:
+    """The event as its service publishes it; None where the bytes are not of the model any more."""
     try:
-        event = WalletEventAccepted.model_validate_json(value)
+        event = model.model_validate_json(value)
     except ValueError:
         return None
-    parent = event.meta.causation_id or request
-    return _kept(emit(event, topic=event.type, source=INGEST, parent_id=parent, value=value))
+    parent = event.meta.causation_id or first_parent
+    return emit(event, topic=event.type, source=source, parent_id=parent, value=value)
 
 
 def _kept(message: Message) -> Kept:
