@@ -26,6 +26,7 @@ async def all_ended(
     """Requests of `asked` that ended; returns once all have, or when `patience_s` passed without
     another one ending. What is then missing is for the checker to say."""
     open_ = set(asked)
+    total = len(open_)
     async with Outcomes(bootstrap, start="earliest") as outcomes:
         stream = aiter(outcomes)
         waiting = asyncio.ensure_future(anext(stream))
@@ -37,12 +38,12 @@ async def all_ended(
                 known = len(open_)
                 open_.discard(waiting.result().request_id)
                 if len(open_) < known:
-                    progress(len(set(asked)) - len(open_))
+                    progress(total - len(open_))
                 waiting = asyncio.ensure_future(anext(stream))
         finally:
             waiting.cancel()
             await asyncio.wait({waiting})
-    return len(set(asked)) - len(open_)
+    return total - len(open_)
 
 
 async def quiet(
