@@ -24,6 +24,8 @@ from deploy.owned_process import MissingTool, OwnedProcess, ServerError
 
 _TOOLS = ("ip", "unshare", "nsenter")
 _INSIDE = "wire0"
+# Of a rule: the lower is looked at first, and Linux begins at 0 and goes on at 32766.
+_FIRST_CUT, _LOCAL = 10, 30_000
 _numbers = itertools.count()
 
 
@@ -39,6 +41,7 @@ class CutNetwork:
         self.address = ""
         self.enter: tuple[str, ...] = ()
         self._outside = ""
+        self._preferences = itertools.count(_FIRST_CUT)
         self._stack = ExitStack()
 
     def open(self) -> None:
@@ -59,7 +62,7 @@ class CutNetwork:
         self, ports: Sequence[int] = (), *, requests: bool = True, replies: bool = True
     ) -> Iterator[None]:
         """Nothing comes through between this machine and the server, or its `ports` where given;
-        `requests` are what is sent to it, `replies` what it sends."""
+        `requests` are what is sent to it, `replies` what it sends. Cuts may overlap."""
         rules: list[list[str]] = []
         for port in ports or (None,):
             tcp = ["ipproto", "tcp"] if port else []
@@ -68,9 +71,11 @@ class CutNetwork:
             rules += [["iif", "lo", "to", self._outside, *back]] if replies else []
         with ExitStack() as mended:
             for rule in rules:
-                words = ["pref", "10", *rule, "blackhole"]
-                self._inside("rule", "add", *words)
-                mended.callback(self._inside, "rule", "del", *words)
+                # Of two with one preference, deleting may take away the other: what is not named
+                # in a deletion matches anything.
+                preference = str(next(self._preferences))
+                self._inside("rule", "add", "pref", preference, *rule, "blackhole")
+                mended.callback(self._inside, "rule", "del", "pref", preference)
             yield
 
     def _make(self) -> None:
@@ -98,7 +103,7 @@ class CutNetwork:
         self._inside("link", "set", _INSIDE, "up")
         self._inside("link", "set", "lo", "up")
         # Rules are looked at in order, and what is for this host itself comes first by default.
-        self._inside("rule", "add", "pref", "100", "lookup", "local")
+        self._inside("rule", "add", "pref", str(_LOCAL), "lookup", "local")
         self._inside("rule", "del", "pref", "0")
 
     def _inside(self, *words: str) -> None:

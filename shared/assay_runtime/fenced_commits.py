@@ -7,6 +7,7 @@ process cut off from the network would set back what another has committed since
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from aiokafka.consumer.group_coordinator import GroupCoordinator
@@ -23,6 +24,8 @@ def install() -> None:
         return
 
     async def fenced(self: Any, assignment: Any, offsets: Any) -> None:
+        if task := asyncio.current_task():
+            task.add_done_callback(_retrieve)
         # The request is made from these without an await in between.
         if self.generation == _NOBODY and self._subscription.partitions_auto_assigned():
             raise UnknownMemberIdError(self.group_id)
@@ -30,3 +33,10 @@ def install() -> None:
 
     fenced.fenced = True  # type: ignore[attr-defined]
     GroupCoordinator._do_commit_offsets = fenced
+
+
+def _retrieve(task: asyncio.Task[Any]) -> None:
+    """aiokafka shields a commit from whoever gives up on it. Nobody asks then how it ended, and
+    asyncio would report that as a bug, in the last line of a log too."""
+    if not task.cancelled():
+        task.exception()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,32 @@ async def test_a_broker_behind_a_cut_wire(network: CutNetwork, broker: Broker) -
             assert not waiting.done()
         await asyncio.wait_for(waiting, 10)
         assert await end_of(reader) == 3
+
+
+@pytest.mark.kafka
+@pytest.mark.fault
+def test_cuts_that_overlap_end_apart(network: CutNetwork, broker: Broker) -> None:
+    """A wider cut that begins later and ends first takes nothing of the other with it."""
+    door = broker.doors[DOOR]
+
+    def answering() -> list[bool]:
+        return [
+            cluster_behind(port, 0.5, address=network.address) is not None
+            for port in (broker.port, door)
+        ]
+
+    with ExitStack() as narrow:
+        narrow.enter_context(network.cut([door]))
+        with network.cut(requests=False):
+            assert answering() == [False, False]
+        assert answering() == [True, False]
+    assert answering() == [True, True]
+    with ExitStack() as wide, network.cut([door], requests=False):
+        wide.enter_context(network.cut())
+        assert answering() == [False, False]
+        wide.close()
+        assert answering() == [True, False]
+    assert answering() == [True, True]
 
 
 def test_a_killed_run_leaves_no_interface(tmp_path: Path) -> None:
