@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from importlib.metadata import entry_points
+from importlib.metadata import entry_points, version
+from typing import Annotated
 
 import typer
 
@@ -20,10 +21,10 @@ def build_app() -> typer.Typer:
     """The command with every subcommand that is installed."""
     app = typer.Typer(
         name="assay",
-        help="Assay: wallet events in, checked and signed reputation scores out.",
         no_args_is_help=True,
         add_completion=False,
         pretty_exceptions_enable=False,
+        callback=_options,
     )
     for command in (publish, tail, verify):
         app.command()(command)
@@ -35,6 +36,21 @@ def build_app() -> typer.Typer:
         else:
             app.command(name=point.name)(loaded)
     return app
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"assay {version('assay')}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
+    ] = False,
+) -> None:
+    """Assay: wallet events in, checked and signed reputation scores out."""
 
 
 def main() -> None:
