@@ -55,8 +55,8 @@ bench: setup ## Measure everything beside its rivals (ONLY=rows, QUICK=1); build
 bench-gate: setup ## Measure the gate beside json.loads + jsonschema; build/bench-gate.json
 	@$(BIN)/python tests/bench/gate_bench.py
 
-fault: setup ## Random faults on a real Kafka, every run checked (RUNS=n SEED=s RESUME=1)
-	@$(BIN)/python -m tests.fault.run_faults --runs $(RUNS) --seed $(SEED) $(if $(RESUME),--resume)
+fault: setup ## Random faults on a real Kafka, every run checked (RUNS=n SEED=s RESUME=1 ARGS="--events 20000")
+	@$(BIN)/python -m tests.fault.run_faults --runs $(RUNS) --seed $(SEED) $(if $(RESUME),--resume) $(ARGS)
 
 fault-20k: setup ## 20,000 wallet events against a misbehaving model, then the checker
 	@$(BIN)/python -m tests.fault.run_20k
