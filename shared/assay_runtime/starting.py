@@ -150,7 +150,7 @@ class StartingPositions:
             count = sum(finished.count() for finished in found.finished.values())
             log.info("finished_earlier", pipeline=self._pipeline, records=count)
         lost: dict[str, int] = {}
-        for gap in found.lost:
+        for gap in sorted(found.lost, key=lambda gap: gap.position):
             known = self._told.get(gap.position, 0)
             # Where the log begins lower than before, it is another one.
             count = gap.count(known if known <= gap.low else 0)
