@@ -30,6 +30,8 @@ SETTINGS: Mapping[str, str] = {
     # Wallet records pass 4 MiB; what is written must also be readable by a replica.
     "message.max.bytes": str(MAX_MESSAGE_BYTES),
     "replica.fetch.max.bytes": str(MAX_MESSAGE_BYTES),
+    # As long as dead letters: a group must not be forgotten before what it has not read.
+    "offsets.retention.minutes": "43200",
     "group.initial.rebalance.delay.ms": "0",
     "group.min.session.timeout.ms": "1000",
     # A killed broker cannot register again before its old session has ended (9 s by default).

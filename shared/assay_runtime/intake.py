@@ -16,6 +16,7 @@ from aiokafka import ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import (
     ConsumerStoppedError,
     KafkaError,
+    LeaderNotAvailableError,
     NoOffsetForPartitionError,
     OffsetOutOfRangeError,
 )
@@ -23,6 +24,7 @@ from aiokafka.errors import (
 from assay_runtime import metrics
 from assay_runtime.committer import Committer
 from assay_runtime.consumer import group_consumer
+from assay_runtime.leaders import leaderless, shown
 from assay_runtime.positions import OnPause, Positions
 from assay_runtime.records import Position, Record
 from assay_runtime.settings import KafkaSection
@@ -204,6 +206,8 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
                 if missing:
                     log.warning("topics_missing", pipeline=self._pipeline, topics=sorted(missing))
                 return None if self.assigned else "no partitions assigned"
+            if away := leaderless(self._consumer, marks):
+                raise LeaderNotAvailableError(shown(away))
             ends = await self._consumer.end_offsets([TopicPartition(*p) for p in marks])
             for position in marks:
                 await self._pass_recordless(position)

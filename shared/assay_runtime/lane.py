@@ -84,19 +84,23 @@ class LaneEngine:
         self._freed = asyncio.Event()
         self._failure: BaseException | None = None
         self._stopping = False
+        self._drained = asyncio.Event()
         intake.commit_promptly(_COMMIT_S, self._dispatch)
         self._in_flight = metrics.IN_FLIGHT.labels(pipeline)
         self._seconds = metrics.HANDLE_SECONDS.labels(pipeline)
 
     async def run(self) -> None:
-        """Until `stop`; a Stop raised by any record ends it."""
+        """Until `stop` has drained; a Stop raised by any record ends it."""
         while not self._stopping:
-            if self._failure is not None:
-                raise self._failure
+            self._raise_failure()
             self._freed.clear()
             await self._take()
             if not self._stopping and self._failure is None:
                 await self._wait()
+        await self._drained.wait()  # commits go on for as long as this does
+        self._raise_failure()
+
+    def _raise_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
 
@@ -223,3 +227,4 @@ class LaneEngine:
         self._stopping = True
         self._freed.set()
         await self.drain(seconds)
+        self._drained.set()

@@ -129,7 +129,7 @@ class Runner:
             client_id=client_id,
             drain=lambda seconds: self._engine.drain(seconds),
             stored_positions=pipeline.stored_positions,
-            on_pause=self._paused,
+            on_pause=lambda reason: self._paused(reason, ".positions"),
         )
         self._progress = Progress(
             kafka, pipeline.name, lambda reason: health.note(f"{pipeline.name}.broker", reason)
@@ -201,8 +201,8 @@ class Runner:
             self._lag.set(self._intake.lag())
             await self._progress.check(self._intake.window.in_flight, self._intake.waiting)
 
-    def _paused(self, reason: str | None) -> None:
-        self._health.note(self.name, reason)
+    def _paused(self, reason: str | None, what: str = "") -> None:
+        self._health.note(self.name + what, reason)
         self._progress.note()
 
     async def _check_assigned(self) -> str | None:

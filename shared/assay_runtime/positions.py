@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import IllegalStateError, KafkaError
 
 from assay_runtime.failures import Pause
+from assay_runtime.leaders import leaderless, shown
 from assay_runtime.records import Position
 from assay_runtime.starting import StartingPositions
 from assay_runtime.window import Window
@@ -26,7 +28,8 @@ class Positions:
     """Which partitions still have to be positioned, and positioning them.
 
     Whatever is asked of the broker may be overtaken by a rebalance; what was wanted is compared
-    again before anything is done with the answer, with no await between.
+    again before anything is done with the answer, with no await between. Partitions that cannot be
+    asked about hold up no others; `on_pause` is told of them.
     """
 
     def __init__(
@@ -39,6 +42,8 @@ class Positions:
         self._new: set[Position] = set()
         self._overtaken: set[Position] = set()
         self._generation = 0
+        self._unknown: str | None = None
+        self._next_try = 0.0
 
     @property
     def settled(self) -> bool:
@@ -49,6 +54,8 @@ class Positions:
         self._generation += 1
         self._new = set(positions)
         self._overtaken.clear()
+        self._next_try = 0.0
+        self._tell(None)
 
     def revoked(self) -> None:
         """All of them: aiokafka's rebalances are eager (point 11)."""
@@ -60,29 +67,47 @@ class Positions:
         self._overtaken.update(p for p in positions if self._window.next_offset(p) is not None)
 
     async def settle(self, consumer: Any) -> None:
-        """Position what is new or overtaken; what cannot be known yet is left for the next call.
+        """Position what is new or overtaken; what cannot be known yet is left for a later call.
 
         Raises Stop when records were lost and that is to end the process.
         """
+        if time.monotonic() < self._next_try:
+            return
         try:
             if self._overtaken:
                 await self._pass_gaps(consumer)
             if self._new:
                 await self._start(consumer)
         except Pause as outage:
-            log.warning("positions_unknown", pipeline=self._pipeline, error=str(outage))
-            self._on_pause(str(outage))
+            self._tell(str(outage))
         except IllegalStateError:
             return  # revoked while we asked
         except KafkaError as error:
-            log.warning("positions_unknown", pipeline=self._pipeline, error=repr(error))
-        if not self.settled:
+            self._tell(repr(error))
+        else:
+            away = leaderless(consumer, self._new | self._overtaken)
+            self._tell(shown(away) if away else None)
+        if self.settled:
+            return
+        if self._overtaken or not self._window.positions():
             await asyncio.sleep(_RETRY_S)
+        else:
+            self._next_try = time.monotonic() + _RETRY_S  # the others are read meanwhile
+
+    def _tell(self, reason: str | None) -> None:
+        if reason == self._unknown:
+            return
+        self._unknown = reason
+        if reason is not None:
+            log.warning("positions_unknown", pipeline=self._pipeline, error=reason)
+        self._on_pause(reason)
 
     async def _start(self, consumer: Any) -> None:
         generation = self._generation
-        found = await self._starting.find(consumer, tuple(self._new))
-        self._on_pause(None)
+        wanted = self._new.difference(leaderless(consumer, self._new))
+        if not wanted:
+            return
+        found = await self._starting.find(consumer, tuple(wanted))
         if generation != self._generation:
             return
         self._starting.tell(found)
@@ -94,8 +119,11 @@ class Positions:
     async def _pass_gaps(self, consumer: Any) -> None:
         """Go on behind what retention removed; what is in flight stays in flight."""
         generation = self._generation
-        at = {position: self._window.next_offset(position) for position in self._overtaken}
+        led = self._overtaken.difference(leaderless(consumer, self._overtaken))
+        at = {position: self._window.next_offset(position) for position in led}
         known = {position: offset for position, offset in at.items() if offset is not None}
+        if not known:
+            return
         found = await self._starting.after_gaps(consumer, known)
         if generation != self._generation:
             return

@@ -34,6 +34,7 @@ class Progress:
         self._on_broker = on_broker
         self._clock = clock
         self._at = clock()
+        self._away = False
 
     def note(self) -> None:
         """A record was done, or is waited with on purpose."""
@@ -42,14 +43,17 @@ class Progress:
     async def check(self, in_flight: int, waiting: Callable[[], Awaitable[str | None]]) -> None:
         """Raise Stop on a stall. `waiting` asks the broker and answers in words what is to be
         done, None where there is nothing; KafkaError and TimeoutError mean that it is away."""
-        if self._clock() - self._at < _QUIET_S:
+        # Once said to be away, it is asked until it answers, however busy this is by then.
+        if not self._away and self._clock() - self._at < _QUIET_S:
             return
         try:
             work = await waiting()
         except (KafkaError, OSError, TimeoutError) as error:
             self._on_broker(f"broker at {self._kafka.bootstrap} does not answer: {error!r}")
+            self._away = True
             self.note()
             return
+        self._away = False
         self._on_broker(None)
         idle = self._clock() - self._at
         if in_flight:

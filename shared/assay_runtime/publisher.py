@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Sequence
 
 import structlog
@@ -64,6 +65,8 @@ class Publisher:
             max_batch_size=262_144,
             max_request_size=self._kafka.max_request_bytes,
         )
+        # aiokafka fails what waits 40 s for a partition without a leader: `confirm` decides that.
+        producer._message_accumulator._batch_ttl = math.inf
         try:
             await producer.start()
         except BaseException:

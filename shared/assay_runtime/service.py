@@ -88,11 +88,11 @@ async def run(service: Service, settings: Settings) -> None:
         finally:
             health.note("service", "stopping")
             # What still starts must not go on behind the back of what is stopped.
-            await _end([starting])
+            await _end([starting], sys.exception())
             await _stop(running, service.drain_s)
             server.should_exit = True
             await asyncio.wait([serving], timeout=_HTTP_END_S)
-            await _end(tasks)
+            await _end(tasks, sys.exception())
     log.info("stopped")
 
 
@@ -125,10 +125,15 @@ async def _stop(runners: Sequence[Runner], drain_s: float) -> None:
             log.error("pipeline_not_stopped", pipeline=runner.name, error=repr(error))
 
 
-async def _end(tasks: Collection[asyncio.Task[Any]]) -> None:
+async def _end(tasks: Collection[asyncio.Task[Any]], reported: BaseException | None = None) -> None:
+    """Cancel what still runs; what failed on the way out is said, once."""
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    for task, error in zip(
+        tasks, await asyncio.gather(*tasks, return_exceptions=True), strict=True
+    ):
+        if isinstance(error, Exception) and error is not reported:
+            log.error("failed_while_stopping", task=task.get_name(), error=repr(error))
 
 
 def _announce(service: Service, sock: socket.socket) -> None:

@@ -58,7 +58,8 @@ class StartingPositions:
     where they are behind; else the first.
 
     aiokafka would reset a position that retention has overtaken to the earliest record in
-    silence; here the loss is counted and said, and ends the process if so configured.
+    silence; here the loss is counted and said, and ends the process if so configured. So is what
+    was removed from a partition that the group knows no offset of.
     """
 
     def __init__(
@@ -92,9 +93,13 @@ class StartingPositions:
             low, end = lows[tp], ends[tp]
             finished = None
             if at is None:
-                if low > 0:
-                    log.warning("start_after_retention", topic=tp.topic, low_watermark=low)
                 found.start[position] = low
+                unread = stored.get(position, 0)
+                if unread < low:
+                    # A group that was away for as long as its topics keep records may have been
+                    # forgotten by then too, and cannot be told from a new one.
+                    log.warning("start_after_retention", topic=tp.topic, low_watermark=low)
+                    found.lost.append(Lost(position, unread, low, None))
             else:
                 if not self._stored_positions:
                     finished = from_metadata(group[tp].metadata or "", at, self._kafka.log)

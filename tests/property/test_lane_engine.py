@@ -369,6 +369,21 @@ async def test_a_failure_stops_the_rest() -> None:
     assert intake.window.watermark(Position("t", 0)) == 0
 
 
+async def test_a_failure_in_the_last_drain_is_raised() -> None:
+    """`run` ends after the drain, with its failure; commits go on beside it until then."""
+    intake = MemoryIntake(logs(["t"], 1, [b"a"]))
+    stage = ControlledStage()
+    engine, run = started(intake, stage, 2)
+    await settle()
+    stopping = asyncio.create_task(engine.stop(5))
+    await settle()
+    assert not run.done()
+    next(iter(stage.running.values())).set_exception(RuntimeError("the key is gone"))
+    await stopping
+    with pytest.raises(RuntimeError, match="the key is gone"):
+        await run
+
+
 async def test_a_record_cancelled_by_nobody_is_a_failure() -> None:
     """Swallowed, its offset would hold the watermark for ever."""
     intake = MemoryIntake(logs(["t"], 1, [b"a"]))

@@ -12,6 +12,8 @@ from aiokafka.errors import (
     CommitFailedError,
     CorruptRecordException,
     IllegalStateError,
+    KafkaTimeoutError,
+    LeaderNotAvailableError,
     OffsetMetadataTooLargeError,
     OffsetOutOfRangeError,
 )
@@ -41,6 +43,7 @@ class MemoryConsumer:
         self.metadata: dict[TopicPartition, str] = {}
         self.metadata_limit = 4_096
         self.script: list[Any] = []
+        self.led_by_nobody: set[TopicPartition] = set()
         self.during_questions: Any = None
 
     async def getmany(self, *only: TopicPartition, timeout_ms: int, max_records: int) -> Any:
@@ -63,12 +66,27 @@ class MemoryConsumer:
             raise IllegalStateError(f"{tp} is not assigned")
         self.position[tp] = offset
 
+    def leader_for_partition(self, tp: TopicPartition) -> int:
+        return -1 if tp in self.led_by_nobody else 1
+
+    @property
+    def _client(self) -> MemoryConsumer:
+        return self
+
+    @property
+    def cluster(self) -> MemoryConsumer:
+        return self
+
     async def beginning_offsets(self, tps: Any) -> dict[TopicPartition, int]:
+        if self.led_by_nobody.intersection(tps):
+            raise KafkaTimeoutError
         if self.during_questions:
             await self.during_questions()
         return {tp: self.low[tp] for tp in tps}
 
     async def end_offsets(self, tps: Any) -> dict[TopicPartition, int]:
+        if self.led_by_nobody.intersection(tps):
+            raise KafkaTimeoutError
         return {tp: self.logs[tp] for tp in tps}
 
     @property
@@ -378,6 +396,75 @@ async def test_stop_names_every_loss(consumer: MemoryConsumer) -> None:
     assert lost() - before == 8
     await intake.stop()
     assert consumer.commits == [], "the next start finds the same loss"
+
+
+async def test_what_went_before_the_group_knew_an_offset_is_lost(
+    intake: Intake, consumer: MemoryConsumer
+) -> None:
+    """Away for as long as the topic keeps records, the group may be forgotten as well."""
+    consumer.low = {ONE: 5, TWO: 0}
+    before = lost()
+    await intake.on_partitions_assigned([ONE, TWO])
+    assert (await offsets(intake))[0] == (0, 5)
+    assert lost() - before == 5
+
+
+@pytest.mark.parametrize(("stored", "count"), [(2, 3), (5, 0), (8, 0)])
+async def test_a_sink_loses_what_went_beyond_its_store(
+    consumer: MemoryConsumer, stored: int, count: int
+) -> None:
+    """The store knows better than a group that was forgotten."""
+
+    async def positions(wanted: Any) -> dict[Position, int]:
+        return {Position("t", 0): stored}
+
+    async def drain(seconds: float) -> None:
+        pass
+
+    intake = Intake(
+        KafkaSection(overrun="continue"),
+        pipeline="p", group="g", topics=["t"], client_id="c", drain=drain,
+        stored_positions=positions,
+    )  # fmt: skip
+    intake._consumer = consumer
+    consumer.low[ONE] = 5
+    before = lost()
+    await intake.on_partitions_assigned([ONE])
+    assert (await offsets(intake))[0] == (0, 5)
+    assert lost() - before == count
+
+
+async def test_a_partition_without_a_leader_holds_up_no_other(
+    consumer: MemoryConsumer, intake: Intake
+) -> None:
+    """It is said, for readiness, and read once it has a leader; its lag is asked for no sooner."""
+    told: list[str | None] = []
+    intake._positions._on_pause = told.append
+    consumer.led_by_nobody = {TWO}
+    await intake.on_partitions_assigned([ONE, TWO])
+    assert await offsets(intake) == [(0, 0), (0, 1), (0, 2)]
+    assert told == ["no leader for t/1"]
+    assert await intake.waiting() == "lag 10"
+    consumer.led_by_nobody = set()
+    assert await offsets(intake) == [(0, 3), (0, 4), (0, 5), (1, 0), (1, 1), (1, 2)]
+    assert told == ["no leader for t/1", None]
+    consumer.led_by_nobody = {TWO}
+    with pytest.raises(LeaderNotAvailableError, match="no leader for t/1"):
+        await intake.waiting()
+
+
+async def test_no_partition_with_a_leader_is_waited_for_without_asking(
+    consumer: MemoryConsumer, intake: Intake
+) -> None:
+    """And what was said is taken back where the partitions go."""
+    told: list[str | None] = []
+    intake._positions._on_pause = told.append
+    consumer.led_by_nobody = {ONE, TWO}
+    await intake.on_partitions_assigned([ONE, TWO])
+    assert await offsets(intake) == []
+    assert intake.window.positions() == ()
+    await intake.on_partitions_revoked([ONE, TWO])
+    assert told == ["no leader for t/0, t/1", None]
 
 
 def lost() -> float:

@@ -86,3 +86,18 @@ async def test_a_broker_that_is_away_is_no_stall(
     assert "does not answer" in told[-1]
     await watch(progress, clock, 30, 0, says("lag 7"))
     assert told[-1] is None
+
+
+async def test_a_busy_service_is_ready_again_after_an_outage(
+    progress: Progress, clock: Clock, told: list[str | None]
+) -> None:
+    """The broker is back and there is no quiet moment any more."""
+    await watch(progress, clock, 10, 0, away)
+    for _ in range(3):
+        progress.note()
+        await watch(progress, clock, 2, 5, says("lag 7"))
+    assert told[-1] is None
+    asked = len(told)
+    progress.note()
+    await watch(progress, clock, 2, 5, says("lag 7"))
+    assert len(told) == asked, "a broker that answers is asked in quiet moments alone"

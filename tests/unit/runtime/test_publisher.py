@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.errors import (
     KafkaTimeoutError,
     OutOfOrderSequenceNumber,
@@ -152,3 +154,24 @@ async def test_an_absent_broker_is_waited_for_by_opened() -> None:
     with pytest.raises(Pause, match="broker"):
         await publisher.open()
     await publisher.close()
+
+
+async def test_what_waits_for_a_leader_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """aiokafka fails a batch that has been without one for 40 s; here the send deadline decides."""
+
+    async def connected(self: Any) -> None:
+        return None
+
+    monkeypatch.setattr(AIOKafkaProducer, "start", connected)
+    publisher = Publisher(KafkaSection(), "c", "publisher-test")
+    await publisher.start()
+    assert publisher._producer is not None
+    waiting = publisher._producer._message_accumulator
+    builder = waiting.create_builder()
+    builder.append(timestamp=None, key=b"k", value=b"v")
+    confirmation = await waiting.add_batch(builder, TopicPartition("t", 0), 1)
+    hour_later = time.monotonic() + 3_600
+    monkeypatch.setattr(time, "monotonic", lambda: hour_later)
+    waiting.drain_by_nodes(ignore_nodes=())
+    assert not confirmation.done()
+    publisher._producer._closed = True

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
+import structlog
 
 from assay_runtime import service as module
 from assay_runtime.failures import Pause, Stop
@@ -104,6 +105,35 @@ async def test_a_stop_that_fails_hides_neither_the_reason_nor_the_others(
         await run(service, Settings())
     assert sorted(FailingRunner.stopped) == ["bad", "good"]
     assert there.open_now == 0
+
+
+class FailingAtTheEnd:
+    """A runner whose last record fails while it is drained."""
+
+    def __init__(self, service: str, pipeline: Any, kafka: Any, health: Any) -> None:
+        self.name = pipeline
+        self._drained = asyncio.Event()
+
+    async def start(self) -> None:
+        return None
+
+    async def run(self) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        await self._drained.wait()
+        raise Stop("the key is gone")
+
+    async def stop(self, drain_s: float) -> None:
+        self._drained.set()
+        await asyncio.sleep(0)
+
+
+async def test_a_failure_on_the_way_out_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its record is handled again at the next start, which nobody should have to guess."""
+    monkeypatch.setattr(module, "runners", lambda *what: [FailingAtTheEnd(*what)])
+    with structlog.testing.capture_logs() as logs:
+        await run(Service("s", ["p"]), Settings())  # type: ignore[list-item]
+    said = [line["error"] for line in logs if line["event"] == "failed_while_stopping"]
+    assert said == ["Stop('the key is gone')"]
 
 
 class ConnectingRunner:
