@@ -1,4 +1,4 @@
-"""`python -m deploy.kafka up|down|status|fetch`: a broker that outlives the command."""
+"""`python -m deploy.kafka`: a broker that outlives the command, and the topics on anybody's."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from aiokafka.errors import KafkaError
+
 from assay_runtime.topic_admin import TopicAdminError, ensure_topics
 from deploy.kafka import jars
 from deploy.kafka.broker import Broker, PortTaken
-from deploy.kafka.catalogue_topics import specs
+from deploy.kafka.catalogue_topics import create_missing, specs
 from deploy.kafka.probe import cluster_behind
 from deploy.loopback_ports import is_free
 from deploy.owned_process import ServerError
@@ -105,16 +107,47 @@ def fetch(data: Path, port: int | None, as_json: bool) -> int:
     return 0
 
 
+def topics(bootstrap: str, partitions: int | None, replication: int | None, as_json: bool) -> int:
+    """Create what a broker lacks of the catalogue's topics; what is there is left as it is."""
+    try:
+        report = asyncio.run(create_missing(bootstrap, partitions, replication))
+    except (KafkaError, OSError) as error:
+        raise TopicAdminError(f"no Kafka answers at {bootstrap}: {error}") from error
+    if as_json:
+        print(json.dumps({"created": report.created}))
+        return 0
+    for name in report.created:
+        print(name)
+    _say(f"{len(report.created)} topics created on {bootstrap}")
+    return 0
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Entry point; a failure is one line on standard error and exit status 1."""
     commands = {"up": up, "down": down, "status": status, "fetch": fetch}
     parser = argparse.ArgumentParser(prog="python -m deploy.kafka", description=__doc__)
-    parser.add_argument("command", choices=commands)
+    parser.add_argument(
+        "command",
+        choices=(*commands, "topics"),
+        help="up, down, status: a broker on this machine; fetch: only its jars; topics: create "
+        "what the broker at --bootstrap lacks",
+    )
     parser.add_argument("--port", type=int, help=f"default {DEFAULT_PORT} if it is free")
     parser.add_argument("--data", type=Path, default=jars.BUILD / "data", help="data directory")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
+    parser.add_argument("--bootstrap", metavar="HOST:PORT", help="with topics: the broker")
+    parser.add_argument(
+        "--partitions", type=int, help="with topics: of each; default: as those there, else 12"
+    )
+    parser.add_argument(
+        "--replication", type=int, help="with topics: of each; default: 3, or fewer brokers"
+    )
     asked = parser.parse_args(arguments)
+    if (asked.command == "topics") != (asked.bootstrap is not None):
+        parser.error("topics needs --bootstrap, and nothing else does")
     try:
+        if asked.command == "topics":
+            return topics(asked.bootstrap, asked.partitions, asked.replication, asked.json)
         return commands[asked.command](asked.data, asked.port, asked.json)
     except (ServerError, TopicAdminError) as error:
         _say(f"error: {error}")

@@ -22,10 +22,13 @@ def specs(partitions: int | None = None, replication: int | None = None) -> list
     ]
 
 
-async def create_missing(bootstrap: str, partitions: int) -> TopicReport:
+async def create_missing(
+    bootstrap: str, partitions: int | None = None, replication: int | None = None
+) -> TopicReport:
     """Create what a broker lacks and leave what it has, taking over its partition count.
 
     For brokers somebody else looks after: their settings are theirs, the count must be one.
+    Replication is 3 unless given, or what the brokers are.
     """
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
@@ -41,5 +44,6 @@ async def create_missing(bootstrap: str, partitions: int) -> TopicReport:
     counts = {len(topic["partitions"]) for topic in described}
     if len(counts) == 1:
         partitions = counts.pop()
-    missing = [spec for spec in specs(partitions, min(3, brokers)) if spec.name not in present]
+    wanted = specs(partitions, replication or min(3, brokers))
+    missing = [spec for spec in wanted if spec.name not in present]
     return await ensure_topics(bootstrap, missing)

@@ -93,9 +93,6 @@ class Catalogue:
     def consumed_by(self, service: str) -> tuple[Topic, ...]:
         return tuple(t for t in self.topics if service in t.consumers)
 
-    def kept_by(self, service: str) -> tuple[Topic, ...]:
-        return tuple(t for t in self.topics if service in t.sinks)
-
     def dead_letters(self) -> tuple[Topic, ...]:
         """A dead-letter topic per topic and consumer, with the size of what it must hold."""
         return tuple(

@@ -65,7 +65,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a tenth of the work, one round")
     parser.add_argument("--rounds", type=int, default=4, help="of the chain")
     parser.add_argument("--variants", default="", help="of the chain; default all")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if unknown := {row for row in options.only.split(",") if row}.difference(ROWS):
+        parser.error(f"--only: no {', '.join(sorted(unknown))}; there are {', '.join(ROWS)}")
+    return options
 
 
 def say(text: str) -> None:

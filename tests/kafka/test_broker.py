@@ -16,6 +16,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.errors import UnknownTopicOrPartitionError
 
+from assay.topics import catalogue
 from assay_runtime.topic_admin import TopicSpec, ensure_topics
 from deploy.kafka import __main__ as command
 from deploy.kafka import jars
@@ -173,6 +174,31 @@ def test_status_names_a_broker_that_is_not_ours(
     arguments = ["status", "--data", str(tmp_path), "--port", str(kafka_broker.port)]
     assert command.main(arguments) == 1
     assert f"not ours answers on port {kafka_broker.port}" in capsys.readouterr().out
+
+
+def test_topics_on_a_broker_of_somebody_else(
+    disposable_broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All of the catalogue's, once; what is there is left alone, and its count is taken over."""
+    where = ["topics", "--bootstrap", disposable_broker.bootstrap, "--json"]
+    wanted = {topic.name for topic in catalogue().on_broker()}
+    assert command.main([*where, "--partitions", "2"]) == 0
+    assert set(json.loads(capsys.readouterr().out)["created"]) == wanted
+    assert command.main(where) == 0
+    assert json.loads(capsys.readouterr().out) == {"created": []}
+
+
+@pytest.mark.parametrize("arguments", [["topics"], ["up", "--bootstrap", "h:1"]])
+def test_a_bootstrap_is_for_topics(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    assert ended.value.code == 2
+
+
+def test_topics_where_nobody_answers(capsys: pytest.CaptureFixture[str]) -> None:
+    """One line and exit status 1."""
+    assert command.main(["topics", "--bootstrap", f"127.0.0.1:{free_port()}"]) == 1
+    assert capsys.readouterr().err.startswith("error: no Kafka answers at 127.0.0.1:")
 
 
 @pytest.mark.kafka

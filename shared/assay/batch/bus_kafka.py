@@ -55,7 +55,11 @@ class BatchBus:
         self._consumer = self._new_consumer()
 
     async def __aenter__(self) -> Self:
-        await connected(self._start_reading, self._consumer.stop, self._bootstrap)
+        try:
+            await connected(self._start_reading, self._consumer.stop, self._bootstrap)
+        except BaseException:
+            await stopped(self._producer)  # one that was never started complains at exit as well
+            raise
         try:
             await connected(self._producer.start, self._producer.stop, self._bootstrap)
         except BaseException:

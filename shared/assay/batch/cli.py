@@ -32,7 +32,7 @@ from assay.batch.preparing import Wanted, prepare
 from assay.batch.run import POSITIONS, BatchRun
 from assay.batch.standing import Summary
 from assay.cli.failures import ending_cleanly
-from assay.cli.stack import default_bootstrap
+from assay.cli.stack import Bootstrap, default_bootstrap
 
 _INTERRUPTED = 130
 _CONFIRM_S = 60.0
@@ -61,9 +61,7 @@ def run(
         ),
     ],
     out: Annotated[Path, typer.Option(help="Folder for results; the same again resumes.")],
-    bootstrap: Annotated[
-        str | None, typer.Option(help="Broker host:port; default: the running stack.")
-    ] = None,
+    bootstrap: Bootstrap = None,
     max_units: Annotated[
         int | None, typer.Option(min=1, help="Only the first N units of the input.")
     ] = None,

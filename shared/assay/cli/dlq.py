@@ -17,7 +17,7 @@ from assay.cli.dlq_outgoing import Chosen, Outgoing
 from assay.cli.dlq_shown import letter_json, letter_lines, plain, table
 from assay.cli.dlq_work import count_meant, groups_of, replayed, shown_letters
 from assay.cli.failures import ending_cleanly
-from assay.cli.stack import default_bootstrap
+from assay.cli.stack import Bootstrap, default_bootstrap
 from assay.dead_letters import DeadLetterView, Place
 from assay.topics import catalogue
 
@@ -27,9 +27,6 @@ T = TypeVar("T")
 _UNITS_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
 _TOPICS = {topic.name: topic for topic in catalogue().dead_letters()}
 
-Bootstrap = Annotated[
-    str | None, typer.Option(help="Broker host:port; default: the running stack.")
-]
 Since = Annotated[
     str | None, typer.Option(help="Leave out what is older: 30m, 2h, 7d, or an ISO time (UTC).")
 ]
@@ -161,9 +158,8 @@ def _run(command: str, work: Coroutine[Any, Any, T]) -> T:
 
 def _known(topic: str) -> str:
     if topic not in _TOPICS:
-        raise typer.BadParameter(
-            f"{topic!r} is no dead-letter topic of the catalogue; `assay dlq list` shows them"
-        )
+        names = "".join(f"\n  {name}" for name in sorted(_TOPICS))
+        raise typer.BadParameter(f"{topic!r} is no dead-letter topic; those are{names}")
     return topic
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Sequence
 from typing import Any, Self
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -41,9 +41,14 @@ class DeadLetterReader:
     async def __aexit__(self, *_: object) -> None:
         await self._consumer.stop()
 
-    async def present(self, topics: Collection[str]) -> list[str]:
-        """Those of the topics that the broker has."""
-        return sorted({tp.topic for tp in await self._partitions(topics)})
+    async def present(self, topics: Sequence[str]) -> list[str]:
+        """Those of the topics that the broker has; BrokerError where it has none of them, for
+        then it is another broker than the one that was meant."""
+        found = sorted({tp.topic for tp in await self._partitions(topics)})
+        if not found:
+            lacks = f"no topic {topics[0]}" if len(topics) == 1 else "no dead-letter topic"
+            raise BrokerError(f"Kafka at {self._bootstrap} has {lacks}")
+        return found
 
     async def letters(
         self, topics: Collection[str], *, since_ms: int = 0, progress: Progress | None = None

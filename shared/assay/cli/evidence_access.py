@@ -21,14 +21,27 @@ EvidenceUrl: TypeAlias = Annotated[
 
 
 def evidence_address(given: str | None) -> str:
-    """`--evidence`, else the running stack's; typer.BadParameter where there is neither."""
-    address = given or (running_stack() or {}).get("evidence")
+    """`--evidence`, else the running stack's; typer.BadParameter where there is neither, or what
+    is given is no http(s) address."""
+    address = str(given or (running_stack() or {}).get("evidence") or "")
     if not address:
         raise typer.BadParameter(
             "no stack is running here; give the address of an evidence service",
             param_hint="--evidence",
         )
-    return str(address)
+    if not is_http_address(address):
+        raise typer.BadParameter(f"{address}: not an http(s) address", param_hint="--evidence")
+    return address
+
+
+def is_http_address(text: str) -> bool:
+    """Whether it names a scheme of HTTP, a host and no impossible port."""
+    try:
+        parts = urlsplit(text)
+        _ = parts.port
+    except ValueError:
+        return False
+    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def tokens_file(address: str) -> Path:

@@ -8,9 +8,9 @@ import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
 from http.client import HTTPException
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
-from assay.cli.evidence_access import FULL_TEXT, TOKEN_VARIABLE, local_token
+from assay.cli.evidence_access import FULL_TEXT, TOKEN_VARIABLE, is_http_address, local_token
 from assay.errors import AssayError
 
 _TIMEOUT_S = 60
@@ -32,13 +32,7 @@ class EvidenceClient:
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self._base = url.rstrip("/").removesuffix("/evidence")
-        try:
-            parts = urlsplit(self._base)
-            usable = parts.scheme in ("http", "https") and bool(parts.hostname)
-            _ = parts.port
-        except ValueError:
-            usable = False
-        if not usable:
+        if not is_http_address(self._base):
             raise EvidenceUnreadable(f"{url}: not an http(s) address")
         self._token = token
         self._opener = urllib.request.build_opener(_NoRedirect)

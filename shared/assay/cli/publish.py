@@ -11,7 +11,7 @@ import typer
 from assay.cli.failures import ending_cleanly
 from assay.cli.publishing import Publishing
 from assay.cli.record_files import read_records
-from assay.cli.stack import default_bootstrap
+from assay.cli.stack import Bootstrap, default_bootstrap
 
 __all__ = ["publish", "read_records"]
 
@@ -20,9 +20,7 @@ def publish(
     files: Annotated[
         list[Path], typer.Argument(help="Wallet records, JSON or JSONL; - for standard input.")
     ],
-    bootstrap: Annotated[
-        str | None, typer.Option(help="Broker host:port; default: the running stack.")
-    ] = None,
+    bootstrap: Bootstrap = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for the signed scores.")] = False,
     timeout: Annotated[
         float,

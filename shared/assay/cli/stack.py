@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import typer
 
+_SETTING = "ASSAY_KAFKA__BOOTSTRAP"
 _DEFAULT = "127.0.0.1:9092"
+
+Bootstrap: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="HOST:PORT",
+        help=f"Broker; default: {_SETTING}, else the running stack's, else {_DEFAULT}.",
+    ),
+]
 
 
 def stack_file() -> Path:
@@ -29,12 +39,15 @@ def running_stack() -> dict[str, Any] | None:
 
 
 def default_bootstrap(given: str | None) -> str:
-    """`--bootstrap`, else ASSAY_KAFKA__BOOTSTRAP, else the running stack's, else the local port.
+    """`--bootstrap`, else ASSAY_KAFKA__BOOTSTRAP, else the running stack's, else the local port,
+    which is said.
 
     typer.BadParameter where it is no `host:port[,host:port…]`.
     """
-    stack = running_stack() or {}
-    found = given or os.environ.get("ASSAY_KAFKA__BOOTSTRAP") or stack.get("bootstrap") or _DEFAULT
+    found = given or os.environ.get(_SETTING) or (running_stack() or {}).get("bootstrap")
+    if not found:
+        found = _DEFAULT
+        print(f"assay: no stack runs here (`assay up`), so {_DEFAULT} is asked", file=sys.stderr)
     for address in str(found).split(","):
         host, _, port = address.strip().rpartition(":")
         if not host or not port.isdigit() or not 0 < int(port) < 65_536:

@@ -10,14 +10,12 @@ from typing import Annotated, Literal
 import typer
 
 from assay.cli.failures import ending_cleanly
-from assay.cli.stack import default_bootstrap
+from assay.cli.stack import Bootstrap, default_bootstrap
 from assay.client import Outcomes
 
 
 def tail(
-    bootstrap: Annotated[
-        str | None, typer.Option(help="Broker host:port; default: the running stack.")
-    ] = None,
+    bootstrap: Bootstrap = None,
     start: Annotated[
         Literal["earliest", "latest"], typer.Option("--from", help="Where to begin.")
     ] = "latest",

@@ -15,6 +15,7 @@ from assay.cli import dlq_replay_kafka
 from assay.cli.dlq_memory_kafka import ReplayMemory, offsets_of, ranges
 from assay.cli.dlq_outgoing import NotReplayable, Outgoing
 from assay.cli.dlq_outgoing import outgoing as outgoing_of
+from assay.cli.dlq_reader_kafka import DeadLetterReader
 from assay.cli.dlq_replay_kafka import Replay
 from assay.cli.dlq_shown import letter_json, letter_lines, plain
 from assay.cli.main import build_app
@@ -232,6 +233,28 @@ def test_wrong_usage_is_exit_code_2(arguments: list[str]) -> None:
     result = CliRunner().invoke(build_app(), ["dlq", *arguments, "--bootstrap", "127.0.0.1:1"])
     assert (result.exit_code, result.stdout) == (2, "")
     assert result.stderr
+
+
+def test_an_unknown_topic_is_answered_with_those_there_are() -> None:
+    result = CliRunner().invoke(build_app(), ["dlq", "replay", SUBMITTED, "--bootstrap", "h:1"])
+    assert DLQ in result.stderr
+
+
+async def test_a_broker_without_dead_letter_topics_is_another_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`no dead letters` would be a healthy answer from the wrong cluster."""
+
+    async def nothing(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr(DeadLetterReader, "_partitions", nothing)
+    reader = DeadLetterReader("h:1")
+    with pytest.raises(BrokerError, match="h:1 has no dead-letter topic"):
+        await reader.present([DLQ, "another"])
+    with pytest.raises(BrokerError, match=f"h:1 has no topic {DLQ}"):
+        await reader.present([DLQ])
+    await reader._consumer.stop()
 
 
 def test_no_broker_is_one_line_and_exit_code_1() -> None:
