@@ -119,6 +119,8 @@ def build(settings: IngestSettings) -> Service:
                 topics=PROJECTS,
                 decode=raw_decoder,
                 handler=ResultsHandler(store, waiting, seals),
+                # Among them are dead letters of what anyone may write.
+                dead_letter_limit=False,
                 keeps_dead_letters=False,
             ),
         ],

@@ -71,15 +71,16 @@ class Asking:
         self,
         request: Request,
         asked: Asked,
-        message: Callable[[], Message],
+        message: Message,
         may_be_tried_again: Callable[[Known], bool] = lambda known: False,
     ) -> Known:
         """Announce and publish. What has ended, or has an owner and stands on the bus already, is
         not published again.
 
         Raises OtherContent; Pause, TimeoutError or Stop where store or broker are away;
-        DeadLetter for a message that its topic would not take.
+        DeadLetter, with nothing announced, for a message that its topic would not take.
         """
+        self._publisher.check(message)
         now_ms = time.time_ns() // 1_000_000
         known = await self._store.announce(
             asked.identity, asked.content_sha256, now_ms, asked.owner
@@ -90,17 +91,17 @@ class Asking:
             await self._store.reopen(asked.identity)
             known = replace(known, status="pending", outcome=None)
         if known.outcome is None and not known.published:
-            await self._publish(request, asked, message())
+            await self._publish(request, asked, message)
             if asked.owner is not None:
                 await self._store.published(asked.identity)
         return known
 
-    async def ended(self, request: Request, known: Known, deadline_s: float) -> Known:
-        """The request once it has ended; as it was after the deadline, or when the client has
-        gone: what nobody waits for must not hold one of the places."""
+    async def ended(self, request: Request, known: Known, wait_s: float) -> Known:
+        """The request once it has ended; as it was after `wait_s`, or when the client has gone:
+        what nobody waits for must not hold one of the places."""
         if known.outcome is not None:
             return known
-        waiting = self._waiting.outcome(known.request_id, wished_s(request, deadline_s))
+        waiting = self._waiting.outcome(known.request_id, wait_s)
         outcome = asyncio.create_task(waiting)
         gone = asyncio.create_task(_disconnected(request))
         try:
@@ -151,7 +152,8 @@ def wished_s(request: Request, longest_s: float) -> float:
     """The longest time to wait, or less where `Prefer: wait=SECONDS` (RFC 7240) asks so."""
     for preference in request.headers.get("prefer", "").split(","):
         name, _, seconds = preference.strip().partition("=")
-        if name.lower() == "wait" and seconds.isdigit():
+        # A header has any of the first 256 characters, ² among them, which is a digit to Python.
+        if name.lower() == "wait" and seconds.isascii() and seconds.isdecimal():
             return min(float(seconds), longest_s)
     return longest_s
 

@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import structlog
 
-from assay.envelope import (
-    Attributes,
-    Message,
-    emit,
-    is_structured,
-    read_structured,
-)
+from assay.envelope import Attributes, Message, emit, is_structured, read_structured
 from assay.errors import EnvelopeError
 from assay.events import Meta, WalletEventAccepted
 from assay.identity import Identity, identify
@@ -78,10 +73,13 @@ def submitted_bytes(record: Record, limits: JsonLimits) -> bytes:
     value = record.value or b""
     if not is_structured(record.headers):
         return value
-    document, _ = read_json(value, limits)
+    document, notes = read_json(value, limits)
     if not isinstance(document, dict):
         return value  # the submission parser says what is wrong with it
     try:
+        if notes:
+            # Data are mended, attributes never: two ids could become one.
+            read_structured(json.loads(value))
         return read_structured(document)[1]
     except EnvelopeError as error:
         raise SubmissionError("envelope", "", str(error)) from error

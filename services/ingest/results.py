@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
 from collections import defaultdict
 from collections.abc import Sequence
@@ -25,6 +26,8 @@ from services.ingest.store import Ending, Known, RequestStore
 log = structlog.get_logger()
 
 _POLL_S = 0.1
+# All request ids are made here (DESIGN §2); other text is a client's, and a database may refuse it.
+_REQUEST_ID = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}")
 _REFUSED_REQUESTS = frozenset(
     topic.name for topic in catalogue().dead_letters() if topic.event == GenerationRequested.type
 )
@@ -54,7 +57,9 @@ class ResultsHandler:
                 log.warning("outcome_unreadable", topic=record.topic, offset=record.offset,
                             error=str(error)[:200])  # fmt: skip
                 continue
-            if outcome is not None and not outcome.unsealed and not self._is_foreign(record):
+            if outcome is None or _REQUEST_ID.fullmatch(outcome.request_id) is None:
+                continue
+            if not outcome.unsealed and not self._is_foreign(record):
                 endings.append(
                     Ending(
                         outcome.request_id,

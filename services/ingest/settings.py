@@ -26,7 +26,7 @@ class IngestSection(Section):
     tenant: str = Field("default", min_length=1, description="tenant of the input topic")
     processes: str = Field("", description="folder of processes; empty: those shipped")
     inline_evm_data: bool = Field(
-        True, description="accept evm_data over HTTP; off in the production profile"
+        True, description="accept evm_data over HTTP: whoever calls may then invent it"
     )
 
     aggregator_url: str | None = Field(

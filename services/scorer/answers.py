@@ -14,6 +14,7 @@ from prometheus_client import Counter
 
 from assay.envelope import Message, emit
 from assay.events import GenerationAnswered, GenerationRequested, Meta
+from assay.topics import catalogue
 from assay_runtime.failures import DeadLetter
 from assay_runtime.records import Delivery
 from assay_runtime.stage import Outcome
@@ -31,6 +32,8 @@ SOURCE = "/assay/scorer"
 DURATION = "assay_duration_ms"
 # What a remembered message takes besides its value; a rough upper bound.
 _OVERHEAD = 2_048
+
+_TOPICS = {topic.name: topic for topic in catalogue().consumed_by("scorer")}
 
 # Requests by what the model brought; `remembered` and `served` cost no model call.
 ANSWERED = Counter("assay_model_requests_total", "Generation requests", ["outcome"])
@@ -63,6 +66,7 @@ class AnswerMessages:
 
     async def _one(self, delivery: Delivery[GenerationRequested]) -> Outcome:
         try:
+            _fits(delivery)
             unsealed = self._seal_check.unsealed(delivery)
         except DeadLetter as refusal:
             return refusal
@@ -86,6 +90,20 @@ class AnswerMessages:
             self._remembered.put(name, message, len(message.value) + _OVERHEAD)
         _tell(delivery, event)
         return [message]
+
+
+def _fits(delivery: Delivery[GenerationRequested]) -> None:
+    """DeadLetter for a request larger than its topic takes, or that outgrows it once written in
+    full, as what follows from its answer will repeat it. A broker measures compressed batches."""
+    topic = _TOPICS[delivery.record.topic]
+    size, written = len(delivery.value), len(delivery.event.to_bytes())
+    if size > topic.max_bytes or written > topic.record_bytes:
+        raise DeadLetter(
+            f"the request has {size:,} bytes, {written:,} written in full; "
+            f"{topic.name} takes {topic.max_bytes:,}",
+            code="request_too_large",
+            request_id=delivery.event.meta.request_id,
+        )
 
 
 def _message(

@@ -1,4 +1,4 @@
-"""Validated to signed: one signature per request, conflicts recorded."""
+"""Validated to signed: one signature per request, conflicts recorded beside it."""
 
 from __future__ import annotations
 
@@ -57,10 +57,11 @@ def _published(delivery: Delivery[WalletScoreValidated], outcome: SignedOutcome)
     if isinstance(outcome, Signed):
         OUTCOMES.labels("repeated" if outcome.repeat else "signed").inc()
         log.info("score_signed", event_id=outcome.event_id, repeat=outcome.repeat, **ids)
-        return [_message(delivery, outcome)]
+        return [_message(delivery, outcome.event_id, outcome.value)]
     if isinstance(outcome, Conflict):
         OUTCOMES.labels("conflict").inc()
-        log.warning("ledger_conflict", reason=outcome.reason, **ids)
+        repeated = None if outcome.signed is None else outcome.signed.event_id
+        log.warning("ledger_conflict", reason=outcome.reason, repeated_event_id=repeated, **ids)
         record = EvidenceRecordSubmitted(
             meta=meta.caused_by(delivery.id, delivery.value),
             record="LEDGER_CONFLICT",
@@ -72,7 +73,11 @@ def _published(delivery: Delivery[WalletScoreValidated], outcome: SignedOutcome)
                 "reason": outcome.reason,
             },
         )
-        return [emit(record, topic=record.type, source=SOURCE, parent_id=delivery.id)]
+        recorded = emit(record, topic=record.type, source=SOURCE, parent_id=delivery.id)
+        if outcome.signed is None:
+            return [recorded]
+        # Ingest may have forgotten the request and let it in anew: its signed event ends it there.
+        return [_message(delivery, outcome.signed.event_id, outcome.signed.event), recorded]
     if isinstance(outcome, Refused):
         OUTCOMES.labels("refused").inc()
         return DeadLetter(
@@ -84,16 +89,16 @@ def _published(delivery: Delivery[WalletScoreValidated], outcome: SignedOutcome)
     raise AssertionError(outcome)  # a clock that is off pauses the batch before this
 
 
-def _message(delivery: Delivery[WalletScoreValidated], signed: Signed) -> Message:
+def _message(delivery: Delivery[WalletScoreValidated], event_id: str, value: bytes) -> Message:
     """The stored bytes as they are; a repeat is byte-identical, event id included."""
-    event = WalletScoreSigned.model_validate_json(signed.value)
+    event = WalletScoreSigned.model_validate_json(value)
     message = emit(
         event,
         topic=event.type,
         source=SOURCE,
         parent_id=event.meta.causation_id or delivery.id,
-        value=signed.value,
+        value=value,
     )
-    if message.id != signed.event_id:
-        raise Stop(f"the ledger holds event id {signed.event_id} for bytes of id {message.id}")
+    if message.id != event_id:
+        raise Stop(f"the ledger holds event id {event_id} for bytes of id {message.id}")
     return message

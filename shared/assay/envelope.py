@@ -127,6 +127,12 @@ def read_structured(document: dict[str, Any]) -> tuple[Attributes, bytes]:
     for name in ("id", "source", "type", "specversion"):
         if not isinstance(document.get(name), str) or not document[name]:
             raise EnvelopeError(f"CloudEvent attribute {name!r} is missing or not a string")
+        try:
+            document[name].encode()
+        except UnicodeEncodeError:
+            raise EnvelopeError(
+                f"CloudEvent attribute {name!r} has a lone surrogate, which no UTF-8 can carry"
+            ) from None
     if document["specversion"] != "1.0":
         raise EnvelopeError(f"specversion is {document['specversion']!r}, expected '1.0'")
     if "data" not in document:

@@ -30,10 +30,16 @@ def parse_path(path: str) -> list[str | int]:
     return steps
 
 
+def array_index(text: str) -> int | None:
+    """The index that the text writes in ASCII digits; None where it is none. Python takes other
+    digits for a number in one place and for none in another, and refuses those of thousands."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else None
+
+
 def _index(text: str, path: str) -> int:
-    if not text.isdigit():
+    if (index := array_index(text)) is None:
         raise GateError(f"JSON path {path!r} has no index in brackets")
-    return int(text)
+    return index
 
 
 def assign(value: Any, path: str, new: Any) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ from urllib.parse import unquote
 import jsonschema_rs
 
 from assay_gate import messages
+from assay_gate.paths import array_index
 from assay_gate.verdict import GateError, Problem
 
 _ROOT = "urn:assay:schema"
@@ -79,8 +80,9 @@ class Schema:
         pointer = unquote(reference[1:])
         for token in pointer.split("/")[1:]:
             token = token.replace("~1", "/").replace("~0", "~")
-            if isinstance(node, list) and token.isdigit() and int(token) < len(node):
-                node = node[int(token)]
+            index = array_index(token)
+            if isinstance(node, list) and index is not None and index < len(node):
+                node = node[index]
             elif isinstance(node, dict) and token in node:
                 node = node[token]
             else:

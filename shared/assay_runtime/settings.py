@@ -40,7 +40,9 @@ class KafkaSection(Section):
     max_request_bytes: int = Field(8_388_608, gt=0)
     send_deadline_s: float = Field(120, gt=0, description="no confirmation for so long: exit")
     session_timeout_ms: int = Field(15_000, ge=1_000)
-    drain_s: float = Field(5, ge=0, description="wait for running records on a rebalance")
+    drain_s: float = Field(
+        5, ge=0, description="wait for running records on a rebalance; longer ones run again"
+    )
     fetch_wait_ms: int = Field(50, ge=1, description="broker holds an empty fetch this long")
     retry_delays_s: tuple[float, ...] = Field(
         (10, 60, 300), description="waits before a postponed record is tried again; []: none"

@@ -219,7 +219,7 @@ def _retry_after(response: httpx.Response) -> float | None:
         return float(text[:9])
     try:
         when = parsedate_to_datetime(text)
-    except ValueError:
+    except (ValueError, OverflowError):
         return None
     if when.tzinfo is None:
         when = when.replace(tzinfo=UTC)

@@ -22,7 +22,7 @@ from assay_gate.process import Process
 from assay_gate.process_registry import ProcessRegistry
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.seals import TRUSTING, Seals
-from services.ingest.asking import Asked, Asking, OtherContent, identified
+from services.ingest.asking import Asked, Asking, OtherContent, identified, wished_s
 from services.ingest.bodies import Bodies
 from services.ingest.domain.api_keys import EVERY_PROCESS
 from services.ingest.intelligence import answers
@@ -137,8 +137,9 @@ class IntelligenceApi:
             process = self._process(process_id)
             if self._asking.full:
                 raise answers.unavailable("Too many requests are waiting for an answer")
+            wait_s = wished_s(request, self._deadline_s)
             known = await self._submitted(request, call, process, caller.tenant_id)
-            known = await self._asking.ended(request, known, self._deadline_s)
+            known = await self._asking.ended(request, known, wait_s)
         return answers.generated(known)
 
     async def _submitted(
@@ -151,11 +152,8 @@ class IntelligenceApi:
             call.request_id = identity
             owner = Owner(tenant, process.id)
             asked = Asked(event_id, identity, content_sha256(process, given), owner)
-            return await self._asking.submit(
-                request,
-                asked,
-                lambda: self._seals.put(generation_request(process, given, identity, tenant)),
-            )
+            message = self._seals.put(generation_request(process, given, identity, tenant))
+            return await self._asking.submit(request, asked, message)
 
     async def _looked_up(self, request: Request, call: _Call) -> Response:
         async with self._door.admit(request.headers, None) as caller:

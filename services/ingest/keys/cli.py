@@ -59,7 +59,7 @@ def keys() -> None:
     The store is that of --store or --data, else of ASSAY_INGEST__STORE, else of the running
     `assay up`. The services may be running; they know of a change within seconds.
 
-    Exit codes: 0 done; 1 there is no such key, or the store is away; 2 wrong usage.
+    Exit codes: 0 done; 1 there is no such key or no store, or it is away; 2 wrong usage.
     """
     # What the runtime logs is not what was asked for.
     structlog.configure(logger_factory=lambda *_: structlog.PrintLogger(sys.stderr))
@@ -102,7 +102,7 @@ def create(
         )
     except ValueError as error:
         raise typer.BadParameter(str(error)) from None
-    _run(place, lambda found: found.add(key))
+    _run(place, lambda found: found.add(key), makes=True)
     _hand_over(minted, key, place, now_ms, json_=json_)
 
 
@@ -120,12 +120,19 @@ def list_(store: Store = None, data: Data = None, json_: AsJson = False) -> None
 
 
 @app.command()
-def revoke(key: Which, store: Store = None, data: Data = None) -> None:
+def revoke(key: Which, store: Store = None, data: Data = None, json_: AsJson = False) -> None:
     """Refuse a key from now on; a key that leaked may be given whole. There is no way back."""
-    place, key_id = _find(store, data), _id(key)
-    if not _run(place, lambda found: found.revoke(key_id, _now_ms())):
-        _fail(f"there is no key {key_id} in {place.shown}")
-    print(f"{key_id} is revoked", file=sys.stderr)
+    place, key_id, now_ms = _find(store, data), _id(key), _now_ms()
+
+    async def work(found: KeyStore) -> ApiKey:
+        await found.revoke(key_id, now_ms)
+        return await _known(found, key_id, place)
+
+    revoked = _run(place, work)
+    if json_:
+        print(json.dumps(as_json(revoked, now_ms), ensure_ascii=False))
+    else:
+        print(f"{key_id} is revoked", file=sys.stderr)
 
 
 @app.command()
@@ -154,9 +161,7 @@ def rotate(
     minted = Minted.make(secrets.randbelow)
 
     async def work(found: KeyStore) -> ApiKey:
-        old = next((known for known in await found.keys() if known.id == key_id), None)
-        if old is None:
-            _fail(f"there is no key {key_id} in {place.shown}")
+        old = await _known(found, key_id, place)
         try:
             ending, successor = old.rotated(minted.presented, now_ms, overlap, expires)
         except ValueError as error:
@@ -187,7 +192,12 @@ def _find(store: str | None, data: Path | None) -> Place:
         raise typer.Exit(2) from None
 
 
-def _run(place: Place, work: Callable[[KeyStore], Awaitable[T]]) -> T:
+def _run(place: Place, work: Callable[[KeyStore], Awaitable[T]], *, makes: bool = False) -> T:
+    """What `work` returns of the open store. Opening makes a store where there is none, which only
+    who `makes` keys wants."""
+    if not makes and not place.is_made:
+        _fail(f"there is no store {place.shown}; it is made by ingest and by `assay keys create`")
+
     async def opened() -> T:
         store = open_key_store(place.url)
         await store.open()
@@ -200,6 +210,13 @@ def _run(place: Place, work: Callable[[KeyStore], Awaitable[T]]) -> T:
         return asyncio.run(opened())
     except (Pause, SettingsError) as error:
         _fail(str(error))
+
+
+async def _known(keys: KeyStore, key_id: str, place: Place) -> ApiKey:
+    found = next((key for key in await keys.keys() if key.id == key_id), None)
+    if found is None:
+        _fail(f"there is no key {key_id} in {place.shown}")
+    return found
 
 
 def _id(text: str) -> str:

@@ -23,11 +23,17 @@ class PlaceError(Exception):
 @dataclass(frozen=True, slots=True)
 class Place:
     """An ingest store. `shown` names where its keys are, without a password; `hint` says what may
-    be amiss, empty where nothing is."""
+    be amiss, empty where nothing is; `file` is where SQLite has the keys."""
 
     url: str
     shown: str
     hint: str = ""
+    file: Path | None = None
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the store may be there; of PostgreSQL only asking tells."""
+        return self.file is None or self.file.exists()
 
 
 def find_place(store: str | None, data: Path | None) -> Place:
@@ -74,4 +80,5 @@ def _place(url: str, source: str) -> Place:
     if not path.parent.is_dir():
         raise PlaceError(f"{source}: there is no folder {path.parent}")
     hint = "" if path.exists() else f"no ingest has worked on {path} yet"
-    return Place(url, str(keys_file(path)), hint)
+    keys = keys_file(path)
+    return Place(url, str(keys), hint, keys)

@@ -16,7 +16,7 @@ from assay.events import WalletEventSubmitted
 from assay.submission import SubmissionError
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.problem import problem
-from services.ingest.asking import Asked, Asking, OtherContent, identified
+from services.ingest.asking import Asked, Asking, OtherContent, identified, wished_s
 from services.ingest.bodies import Bodies, Room
 from services.ingest.domain.submission import (
     Submission,
@@ -79,9 +79,10 @@ class ScoreApi:
         if self._asking.full:
             return problem(503, "busy", "too many requests are waiting for a score",
                            headers={"Retry-After": "5"})  # fmt: skip
+        wait_s = wished_s(request, self._section.reply_deadline_s)
         try:
             known = await self._submitted(request, read)
-            known = await self._asking.ended(request, known, self._section.reply_deadline_s)
+            known = await self._asking.ended(request, known, wait_s)
         except SubmissionError as error:
             return refused(error)
         except OtherContent as error:
@@ -106,7 +107,7 @@ class ScoreApi:
             self._check_data(submission)
             asked = Asked(event_id, identity, submission.content_sha256)
             return await self._asking.submit(
-                request, asked, lambda: _message(submission, event_id), may_be_tried_again
+                request, asked, _message(submission, event_id), may_be_tried_again
             )
 
     def _check_data(self, submission: Submission) -> None:

@@ -11,6 +11,7 @@ from dataclasses import replace
 import structlog
 
 from services.scorer.domain.availability import Availability, Policy, State
+from services.scorer.domain.own_failures import REPEATS, Answers, OwnFailures
 from services.scorer.domain.provider import (
     AttemptFailed,
     ConnectionLost,
@@ -25,8 +26,6 @@ from services.scorer.domain.provider import (
 )
 
 log = structlog.get_logger()
-_REPEATS = 2
-"""How often one call is repeated after a lost connection, or a failure met in an outage."""
 
 
 class Endpoint:
@@ -49,6 +48,8 @@ class Endpoint:
         self.provider = provider
         self._availability = Availability(policy)
         self._policy = policy
+        self._answers = Answers()
+        self._slot_count = slots
         self._slots = asyncio.Semaphore(slots)
         self._clock = clock
         self._on_state = on_state
@@ -66,30 +67,37 @@ class Endpoint:
         """The reply, however long the endpoint was away before it.
 
         Raises AttemptFailed for a call that brought no answer and PatienceExhausted; an outage
-        costs no attempt. A failure met while the endpoint turns out to be away is repeated.
+        costs no attempt. A failure met while the endpoint turns out to be away is repeated, but
+        not for ever where others are answered.
         """
         repeats = 0
+        own = OwnFailures(self._slot_count, self._policy.patience_s)
         while True:
             await self._admitted()
             async with self._slots:
                 if not self._is(State.CLOSED):
                     continue
+                asked_at = self._clock()
                 try:
                     reply = await self._timed(call)
                 except ConnectionLost as error:
                     self._note(self._availability.call_failed(self._clock()), str(error))
                     repeats += 1
-                    if repeats > _REPEATS:
+                    if repeats > REPEATS:
                         message = f"the connection broke {repeats} times on this call: {error}"
                         raise ModelServerError(message, seconds=error.seconds) from error
                 except ModelUnavailable as error:
                     self._note(self._availability.call_failed(self._clock()), str(error))
+                    if own.enough(error, self._answers, self._clock()):
+                        message = f"others are answered and this call is not: {error}"
+                        raise ModelServerError(message, seconds=error.seconds) from error
                 except AttemptFailed as error:
                     self._note(self._availability.suspected(self._clock()), str(error))
                     repeats += 1
-                    if self._is(State.CLOSED) or repeats > _REPEATS:
+                    if self._is(State.CLOSED) or repeats > REPEATS:
                         raise
                 else:
+                    self._answers.call(asked_at)
                     self._note(self._availability.succeeded(), "answered")
                     return reply
             if self._is(State.CLOSED):
@@ -148,8 +156,10 @@ class Endpoint:
                     async with asyncio.timeout(wait):
                         await self._changed.wait()
                 continue
+            asked_at = self._clock()
             result = await self._probe()
             if result.verdict != "unreachable":
+                self._answers.probe(asked_at)
                 self._note(self._availability.succeeded(), result.detail)
             elif not self._is(State.CLOSED):
                 self._note(self._availability.probe_failed(self._clock()), result.detail)

@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 
 from services.scorer.domain.provider import (
+    BadGateway,
     ConnectionLost,
     ModelError,
     ModelMisconfigured,
@@ -20,14 +21,15 @@ from services.scorer.domain.provider import (
     ModelUnavailable,
 )
 
-_BUSY = frozenset((429, 502, 503))
+_BUSY = frozenset((429, 503))
+_BAD_GATEWAY = 502
 _MISCONFIGURED = frozenset((401, 403, 404, 405))
 _TIMED_OUT = frozenset((408, 504))
 _SHOWN = 200
 
 
 class Busy(ModelUnavailable):
-    """429, 502 or 503; `retry_after` is the server's wish in seconds."""
+    """429 or 503; `retry_after` is the server's wish in seconds."""
 
     def __init__(self, message: str, retry_after: float | None) -> None:
         super().__init__(message)
@@ -49,6 +51,8 @@ def status_error(status: int, retry_after: str | None, data: bytes | bytearray) 
     reason = f"HTTP {status}: {_server_message(data)}"
     if status in _BUSY:
         return Busy(reason, _seconds(retry_after))
+    if status == _BAD_GATEWAY:
+        return BadGateway(reason)
     if status in _MISCONFIGURED or 300 <= status < 400:
         return ModelMisconfigured(reason)
     if status in _TIMED_OUT:
@@ -79,10 +83,9 @@ def _seconds(retry_after: str | None) -> float | None:
     if retry_after.strip().isdecimal():
         return float(retry_after[:9])
     try:
-        when = email.utils.parsedate_to_datetime(retry_after)
-    except ValueError:
+        return max(0.0, email.utils.parsedate_to_datetime(retry_after).timestamp() - time.time())
+    except (ValueError, OverflowError):  # no date, or a year of 25 digits
         return None
-    return max(0.0, when.timestamp() - time.time())
 
 
 def _server_message(data: bytes | bytearray) -> str:

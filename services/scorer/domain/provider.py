@@ -1,8 +1,10 @@
 """The port to a model: one call, one reply, and how a call fails.
 
 ModelError
-├── ModelUnavailable       an outage, never a record's failure: wait, probe, repeat the call
+├── ModelUnavailable       an outage and no record's failure, unless others are answered meanwhile
+│   │                      (see `own_failures`): wait, probe, repeat the call
 │   ├── ConnectionLost     it broke after the request was sent; repeated a few times only
+│   ├── BadGateway         502: a proxy got no reply
 │   ├── ModelMisconfigured 401, 403, 404 (model not found): every record would fail alike
 │   └── PatienceExhausted  the endpoint was away longer than the patience; answer `unavailable`
 └── AttemptFailed          this call brought no answer to judge and costs its attempt
@@ -45,6 +47,10 @@ class ConnectionLost(ModelUnavailable):
     """The connection broke after the request was sent; the backend may have died on it."""
 
     code = "connection_lost"
+
+
+class BadGateway(ModelUnavailable):
+    """A proxy got no reply of the backend, which may be away or have died on the request."""
 
 
 class ModelMisconfigured(ModelUnavailable):

@@ -1,4 +1,4 @@
-"""A signing key in a file: exactly 32 raw bytes, the owner's alone."""
+"""A signing key in a file: exactly 32 raw bytes, the owner's alone, or root's and a group's."""
 
 from __future__ import annotations
 
@@ -81,9 +81,14 @@ def _read_secret(path: Path) -> bytes:
         if not stat.S_ISREG(status.st_mode):
             raise SettingsError(f"key file {path}: not a regular file")
         mode = stat.S_IMODE(status.st_mode)
-        if mode & 0o077:
+        # PostgreSQL's rule: a Secret mounted for a process that is not root is root's file, which
+        # the process can read as a member of its group only.
+        by_group = status.st_uid == 0 and os.geteuid() != 0
+        if mode & (0o037 if by_group else 0o077):
+            allowed = "640" if by_group else "600"
             raise SettingsError(
-                f"key file {path}: others may access it (mode {mode:04o}); run `chmod 600 {path}`"
+                f"key file {path}: others may access it (mode {mode:04o}); run "
+                f"`chmod {allowed} {path}`"
             )
         if status.st_uid not in (os.geteuid(), 0):
             raise SettingsError(

@@ -18,7 +18,7 @@ from assay_runtime.postgres import PostgresPool
 from assay_runtime.settings import SettingsError
 from services.signer.adapters.ledger_rows import COLUMNS, entry_of, finished_in, row_of
 from services.signer.domain.ports import Signature
-from services.signer.domain.reconciliation import AdoptedEvent, plan_adoption
+from services.signer.domain.reconciliation import AdoptedEvent, Adoption, plan_adoption
 from services.signer.domain.reservation import (
     Claim,
     Entry,
@@ -120,11 +120,11 @@ class PostgresLedger:
 
     async def adopt(
         self, events: Sequence[AdoptedEvent], topic: str, positions: Mapping[int, int]
-    ) -> int:
-        async def write(db: Any) -> int:
+    ) -> Adoption:
+        async def write(db: Any) -> Adoption:
             await _lock_wallets(db, {event.wallet_key for event in events})
             stored = await _entries(db, {event.request for event in events})
-            occupied = await _occupied(db, {(e.wallet_key, e.timestamp_ms) for e in events})
+            occupied = await _occupied(db, {event.moment for event in events})
             adoption = plan_adoption(events, stored, occupied)
             await _insert(db, adoption.new)
             await _finish(
@@ -137,7 +137,7 @@ class PostgresLedger:
                 " greatest(ledger_taken_in.next_offset, excluded.next_offset)",
                 [(topic, partition, offset) for partition, offset in sorted(positions.items())],
             )
-            return len(adoption.new) + len(adoption.finished)
+            return adoption
 
         return await self._write(write)
 
@@ -212,14 +212,15 @@ async def _entries(db: Any, wanted: Collection[RequestKey]) -> dict[RequestKey, 
 
 async def _occupied(
     db: Any, wanted: Collection[tuple[WalletKey, int]]
-) -> dict[tuple[WalletKey, int], RequestKey]:
+) -> dict[tuple[WalletKey, int], Entry]:
     rows = await db.fetch(
-        "SELECT network, wallet_lower, timestamp_ms, request_id FROM ledger_entry"
+        f"SELECT {COLUMNS} FROM ledger_entry"
         " WHERE (network, wallet_lower, timestamp_ms) IN"
         " (SELECT * FROM unnest($1::text[], $2::text[], $3::bigint[]))",
         *_transposed(sorted((*key, timestamp_ms) for key, timestamp_ms in wanted), 3),
     )
-    return {(WalletKey(row[0], row[1]), row[2]): RequestKey(row[0], row[3]) for row in rows}
+    entries = map(entry_of, rows)
+    return {(entry.wallet_key, entry.timestamp_ms): entry for entry in entries}
 
 
 def _transposed(rows: Sequence[tuple[Any, ...]], width: int) -> list[list[Any]]:

@@ -37,6 +37,7 @@ def entry_of(row: Sequence[Any]) -> Entry:
 def finished_in(entries: Mapping[RequestKey, Entry], request: RequestKey) -> Finished:
     """What stands signed for a request; LookupError where it was never reserved."""
     entry = entries.get(request)
-    if entry is None or entry.event_id is None or entry.event is None:
+    finished = None if entry is None else entry.finished
+    if finished is None:
         raise LookupError(f"request {request.request_id} was not reserved on {request.network}")
-    return Finished(entry.event_id, entry.event)
+    return finished

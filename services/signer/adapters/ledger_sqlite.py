@@ -12,7 +12,7 @@ from pathlib import Path
 from assay_runtime.sqlite import SqliteFile
 from services.signer.adapters.ledger_rows import COLUMNS, entry_of, finished_in, row_of
 from services.signer.domain.ports import Signature
-from services.signer.domain.reconciliation import AdoptedEvent, plan_adoption
+from services.signer.domain.reconciliation import AdoptedEvent, Adoption, plan_adoption
 from services.signer.domain.reservation import (
     Claim,
     Entry,
@@ -117,10 +117,10 @@ class SqliteLedger:
 
     async def adopt(
         self, events: Sequence[AdoptedEvent], topic: str, positions: Mapping[int, int]
-    ) -> int:
-        def write(db: sqlite3.Connection) -> int:
+    ) -> Adoption:
+        def write(db: sqlite3.Connection) -> Adoption:
             stored = _entries(db, {event.request for event in events})
-            occupied = _occupied(db, {(e.wallet_key, e.timestamp_ms) for e in events})
+            occupied = _occupied(db, {event.moment for event in events})
             adoption = plan_adoption(events, stored, occupied)
             _insert(db, adoption.new)
             db.executemany(_FINISH, [(e.event_id, e.event, *e.request) for e in adoption.finished])
@@ -129,7 +129,7 @@ class SqliteLedger:
                 " DO UPDATE SET next_offset = max(next_offset, excluded.next_offset)",
                 [(topic, partition, offset) for partition, offset in positions.items()],
             )
-            return len(adoption.new) + len(adoption.finished)
+            return adoption
 
         return await self._file.write(write)
 
@@ -153,10 +153,7 @@ def _last_ms(db: sqlite3.Connection, wanted: Collection[WalletKey]) -> dict[Wall
 
 def _occupied(
     db: sqlite3.Connection, wanted: Collection[tuple[WalletKey, int]]
-) -> dict[tuple[WalletKey, int], RequestKey]:
-    sql = (
-        "SELECT network, request_id FROM entry"
-        " WHERE network = ? AND wallet_lower = ? AND timestamp_ms = ?"
-    )
+) -> dict[tuple[WalletKey, int], Entry]:
+    sql = f"SELECT {COLUMNS} FROM entry WHERE network = ? AND wallet_lower = ? AND timestamp_ms = ?"
     found = {place: db.execute(sql, (*place[0], place[1])).fetchone() for place in wanted}
-    return {place: RequestKey(*row) for place, row in found.items() if row is not None}
+    return {place: entry_of(row) for place, row in found.items() if row is not None}

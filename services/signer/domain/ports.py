@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
-from services.signer.domain.reconciliation import AdoptedEvent
+from services.signer.domain.reconciliation import AdoptedEvent, Adoption
 from services.signer.domain.reservation import (
     Claim,
     Entry,
@@ -76,10 +76,10 @@ class Ledger(Protocol):
 
     async def adopt(
         self, events: Sequence[AdoptedEvent], topic: str, positions: Mapping[int, int]
-    ) -> int:
+    ) -> Adoption:
         """Take in signed events read back from `topic`, with the offsets to go on from.
 
-        Returns how many the ledger did not have. LedgerMismatch, and nothing stored, where an
-        event contradicts it.
+        Returns what that changed and what was passed over (`plan_adoption` has the rules).
+        LedgerMismatch, and nothing stored, where an event contradicts the ledger.
         """
         ...

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from assay.events import WalletScoreSigned
 from services.signer.domain.reservation import Entry, LedgerMismatch, RequestKey, WalletKey
+from services.signer.domain.signed_event import signed_event_id
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,11 @@ class AdoptedEvent:
         return WalletKey(self.request.network, self.wallet.lower())
 
     @property
+    def moment(self) -> tuple[WalletKey, int]:
+        """The wallet and its timestamp: one score can stand there."""
+        return self.wallet_key, self.timestamp_ms
+
+    @property
     def entry(self) -> Entry:
         """The row that stands for the event."""
         return Entry(
@@ -43,7 +50,8 @@ class AdoptedEvent:
 
 
 def adopted_event(event_id: str, value: bytes) -> AdoptedEvent:
-    """What a record of the signed topic says; ValueError (pydantic's) where it is no signed score.
+    """What a record of the signed topic says; ValueError where it is no signed score, or where
+    its id is not the one a signer gives to these bytes.
 
     The record must be one whose signature was verified under the signer's own keys: whoever can
     write to the topic could otherwise fill the ledger.
@@ -52,6 +60,10 @@ def adopted_event(event_id: str, value: bytes) -> AdoptedEvent:
     meta = event.meta
     if meta.causation_id is None or meta.causation_sha256 is None:
         raise ValueError("the signed event does not name the validated event it was made from")
+    if "\x00" in meta.causation_id:
+        raise ValueError("the causation id holds a NUL, which PostgreSQL keeps in no text")
+    if event_id != signed_event_id(meta.causation_id, value):
+        raise ValueError(f"ce_id {event_id[:64]!r} does not follow from the record's bytes")
     return AdoptedEvent(
         event_id=event_id,
         event=value,
@@ -64,56 +76,75 @@ def adopted_event(event_id: str, value: bytes) -> AdoptedEvent:
     )
 
 
+class PassedOver(NamedTuple):
+    """A copy of a signed event that somebody else wrote, and how that is known."""
+
+    event: AdoptedEvent
+    reason: str
+
+
 @dataclass(frozen=True, slots=True)
 class Adoption:
-    """Rows to insert, and rows whose reservation the topic shows to be signed."""
+    """Rows to insert, rows whose reservation the topic shows to be signed, and copies."""
 
-    new: list[Entry]
-    finished: list[Entry]
+    new: list[Entry] = field(default_factory=list)
+    finished: list[Entry] = field(default_factory=list)
+    passed_over: list[PassedOver] = field(default_factory=list)
+
+    @property
+    def added(self) -> int:
+        """How many signed events the ledger did not have."""
+        return len(self.new) + len(self.finished)
 
 
 def plan_adoption(
     events: Sequence[AdoptedEvent],
     stored: Mapping[RequestKey, Entry],
-    occupied: Mapping[tuple[WalletKey, int], RequestKey],
+    occupied: Mapping[tuple[WalletKey, int], Entry],
 ) -> Adoption:
-    """What adopting `events` changes; LedgerMismatch where one contradicts the ledger.
+    """What adopting `events` changes; LedgerMismatch where another payload than the ledger's was
+    signed for a request, or for a wallet's moment.
 
-    `stored` holds the entries of the events' requests, `occupied` the request at each
-    (wallet, timestamp) of the events.
+    `stored` holds the entries of the events' requests, `occupied` the entry at each moment of the
+    events. The signature covers score, wallet and timestamp alone, so whoever may write the topic
+    can put a signed payload under another request, ancestor or metadata: such a copy contradicts
+    nothing and is passed over.
     """
-    known, places = dict(stored), dict(occupied)
-    new: list[Entry] = []
-    finished: list[Entry] = []
+    known, moments = dict(stored), dict(occupied)
+    adoption = Adoption()
     for event in events:
-        entry = known.get(event.request)
-        holder = places.get((event.wallet_key, event.timestamp_ms), event.request)
-        if holder != event.request:
-            raise LedgerMismatch(
-                f"signed event {event.event_id} of request {event.request.request_id} has the "
-                f"timestamp {event.timestamp_ms} that wallet {event.wallet_key.wallet} already "
-                f"has for request {holder.request_id}"
-            )
+        entry = moments.get(event.moment) or known.get(event.request)
         if entry is None:
-            new.append(event.entry)
-        elif entry.event is None:
-            _check_reservation(event, entry)
-            finished.append(event.entry)
-        elif (entry.event_id, entry.event) != (event.event_id, event.event):
-            raise LedgerMismatch(
-                f"request {event.request.request_id} on {event.request.network} has signed event "
-                f"{entry.event_id} in the ledger and {event.event_id} in the topic"
-            )
-        known[event.request] = event.entry
-        places[event.wallet_key, event.timestamp_ms] = event.request
-    return Adoption(new, finished)
+            adoption.new.append(event.entry)
+        else:
+            _check_payload(event, entry)
+            if (reason := _forgery(event, entry)) is not None:
+                adoption.passed_over.append(PassedOver(event, reason))
+                continue
+            if entry.event is None:
+                adoption.finished.append(event.entry)
+        known[event.request] = moments[event.moment] = event.entry
+    return adoption
 
 
-def _check_reservation(event: AdoptedEvent, entry: Entry) -> None:
+def _check_payload(event: AdoptedEvent, entry: Entry) -> None:
     signed = (event.wallet, event.score, event.timestamp_ms)
     reserved = (entry.wallet, entry.score, entry.timestamp_ms)
     if signed != reserved:
         raise LedgerMismatch(
-            f"request {event.request.request_id} on {event.request.network} is reserved for "
-            f"(wallet, score, timestamp) {reserved}, and the topic holds {signed} signed"
+            f"the topic holds {signed} (wallet, score, timestamp) signed for request "
+            f"{event.request.request_id} on {event.request.network}, and the ledger has "
+            f"{reserved} for request {entry.request.request_id}"
         )
+
+
+def _forgery(event: AdoptedEvent, entry: Entry) -> str | None:
+    """Why an event with the payload of `entry` is not the signer's own; None where it may be."""
+    if event.request != entry.request:
+        return f"its payload is that of request {entry.request.request_id}"
+    if entry.event is not None and (event.event_id, event.event) != (entry.event_id, entry.event):
+        return f"the request's signed event is {entry.event_id}"
+    source = (event.source_event_id, event.source_sha256)
+    if source != (entry.source_event_id, entry.source_sha256):
+        return f"the request was reserved for the validated event {entry.source_event_id}"
+    return None

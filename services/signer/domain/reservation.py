@@ -72,6 +72,13 @@ class Entry:
     def wallet_key(self) -> WalletKey:
         return WalletKey(self.request.network, self.wallet.lower())
 
+    @property
+    def finished(self) -> Finished | None:
+        """The signed event, once there is one."""
+        if self.event_id is None or self.event is None:
+            return None
+        return Finished(self.event_id, self.event)
+
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
@@ -93,11 +100,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Another validated event holds the request: record it, never sign it."""
+    """Another validated event holds the request: record it, never sign it. Where the request is
+    finished, `signed` is given out again: whoever asked anew waits for it."""
 
     source_event_id: str
     score: int
     reason: str
+    signed: Finished | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,10 +196,10 @@ def _answer(claim: Claim, entry: Entry, fresh: bool) -> Reservation:
         reason = "another validated event was reserved for this request first"
     elif claim.source_sha256 != entry.source_sha256:
         reason = "the validated event reserved for this request has the same id but other bytes"
-    elif entry.event_id is not None and entry.event is not None:
-        return Finished(entry.event_id, entry.event)
+    elif entry.finished is not None:
+        return entry.finished
     elif entry.body is not None:
         return Reserved(entry.timestamp_ms, entry.body, fresh)
     else:
         raise LedgerMismatch(f"the entry of {entry.request} has neither a body nor an event")
-    return Conflict(entry.source_event_id, entry.score, reason)
+    return Conflict(entry.source_event_id, entry.score, reason, entry.finished)

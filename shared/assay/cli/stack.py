@@ -50,6 +50,7 @@ def default_bootstrap(given: str | None) -> str:
         print(f"assay: no stack runs here (`assay up`), so {_DEFAULT} is asked", file=sys.stderr)
     for address in str(found).split(","):
         host, _, port = address.strip().rpartition(":")
-        if not host or not port.isdigit() or not 0 < int(port) < 65_536:
+        number = int(port) if port.isascii() and port.isdigit() and len(port) < 6 else 0
+        if not host or not 0 < number < 65_536:
             raise typer.BadParameter(f"{address!r} is no host:port", param_hint="--bootstrap")
     return str(found)

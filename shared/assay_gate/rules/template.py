@@ -9,6 +9,7 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+from assay_gate.paths import array_index
 from assay_gate.verdict import SHOWN_CHARACTERS, clipped
 
 _PARSER = string.Formatter()
@@ -39,8 +40,10 @@ def _field(name: str, spec: str, conversion: str | None, record: Mapping[str, An
         step = step.strip("'\"")
         if isinstance(value, dict) and step in value:
             value = value[step]
-        elif isinstance(value, list) and step.isdigit() and int(step) < len(value):
-            value = value[int(step)]
+        elif isinstance(value, list) and (index := array_index(step)) is not None:
+            if index >= len(value):
+                return written
+            value = value[index]
         else:
             return written
     if conversion == "r" and not isinstance(value, dict | list):

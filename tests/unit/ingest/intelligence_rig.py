@@ -13,6 +13,7 @@ from fastapi import FastAPI
 
 from assay.envelope import Message
 from assay_gate.process import load_registry
+from assay_runtime.failures import DeadLetter
 from assay_runtime.seals import Seals
 from services.ingest.asking import Asking
 from services.ingest.intelligence.answers import error_handlers
@@ -60,6 +61,10 @@ class Publisher:
         self.traces: list[str] = []
         self.failure: Exception | None = None
         self.answers: Any = None
+
+    def check(self, message: Message) -> None:
+        if isinstance(self.failure, DeadLetter):
+            raise self.failure
 
     async def publish(self, messages: Sequence[tuple[Message, str]]) -> None:
         if self.failure is not None:

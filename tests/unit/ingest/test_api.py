@@ -34,6 +34,10 @@ class _Publisher:
         self.sent: list[tuple[Message, str]] = []
         self.failure: Exception | None = None
 
+    def check(self, message: Message) -> None:
+        if isinstance(self.failure, DeadLetter):
+            raise self.failure
+
     async def publish(self, messages: Sequence[tuple[Message, str]]) -> None:
         if self.failure is not None:
             raise self.failure
@@ -160,9 +164,10 @@ async def test_a_producer_beyond_repair_ends_the_service(rig: _Rig) -> None:
 
 
 async def test_a_record_no_broker_takes_is_413(rig: _Rig) -> None:
-    """Issue 3."""
+    """Issue 3: and it is no request, so that nobody waits for its end."""
     rig.publisher.failure = DeadLetter("9 MB", code="output_too_large")
-    _is_problem(await rig.post(), 413, "output_too_large")
+    _is_problem(await rig.post(idempotency_key="k"), 413, "output_too_large")
+    assert await rig.store.status(request_id("default", SOURCE, "k")) is None
 
 
 class _Away:
@@ -222,7 +227,8 @@ async def test_no_more_than_so_many_wait(store: RequestStore) -> None:
 @pytest.mark.parametrize(
     ("prefer", "seconds"),
     [("wait=0", 0.0), ("respond-async, wait=0", 0.0), ("WAIT=0", 0.0), ("wait=-1", 0.5),
-     ("wait=soon", 0.5), ("wait=999999999", 0.5)],
+     ("wait=soon", 0.5), ("wait=999999999", 0.5), ("wait=²", 0.5), ("wait=1¹", 0.5),
+     ("wait=" + "9" * 5_000, 0.5), ("wait= 0", 0.5), ("wait=1_0", 0.5), ("wait=", 0.5)],
 )  # fmt: skip
 async def test_prefer_can_only_shorten(
     store: RequestStore, prefer: str, seconds: float, monkeypatch: pytest.MonkeyPatch
@@ -235,7 +241,10 @@ async def test_prefer_can_only_shorten(
         asked.append(deadline_s)
 
     monkeypatch.setattr(rig.waiting, "outcome", outcome)
-    assert (await rig.post(prefer=prefer)).status_code == 202
+    answer = await rig.http.post(
+        "/score", content=BODY, headers={b"prefer": prefer.encode("latin-1")}
+    )
+    assert answer.status_code == 202
     assert asked == [seconds]
 
 

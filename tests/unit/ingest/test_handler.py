@@ -254,12 +254,42 @@ async def test_a_record_without_an_id_is_its_place(store: RequestStore) -> None:
     assert requests == [request_id_from_position(f"log-1/{SUBMITTED}", 1, n) for n in (3, 4)]
 
 
-async def test_a_structured_event_is_unwrapped(store: RequestStore) -> None:
-    """DESIGN §2: id and source from the document, the submission from its data."""
+def _structured(**changes: Any) -> Record:
     event = {
         "specversion": "1.0", "id": "order-1", "source": "/shop", "type": SUBMITTED,
-        "data": {"address": ADDRESS},
+        "data": {"address": ADDRESS}, **changes,
     }  # fmt: skip
-    content_type = (("content-type", b"application/cloudevents+json"),)
-    message = await _accepted(_handler(store, _Aggregator()), _record(event, content_type))
+    return _record(event, (("content-type", b"application/cloudevents+json"),))
+
+
+@pytest.mark.parametrize("attribute", ["id", "source", "type"])
+@pytest.mark.parametrize("dirt", [{}, {f"{n}": "\ud800" for n in range(200)}])
+async def test_an_attribute_that_no_header_can_carry_is_refused_by_name(
+    store: RequestStore, attribute: str, dirt: dict[str, str]
+) -> None:
+    """X.4: wallet data are mended, an id never is: two of them would become one."""
+    aggregator = _Aggregator()
+    record = _structured(**dirt, **{attribute: "a\ud800"})
+    refused = await _refused(_handler(store, aggregator), record)
+    assert refused.code == "envelope"
+    assert f"{attribute!r}" in str(refused)
+    assert refused.request_id == request_id_from_position(f"log-1/{SUBMITTED}", 1, 3)
+    assert aggregator.calls == 0
+
+
+async def test_an_id_may_be_any_text(store: RequestStore) -> None:
+    """DESIGN §2: what UTF-8 can carry travels on as it is, the data beside it is mended."""
+    handler = _handler(store, _Aggregator())
+    client_id = "\U0001f600\ufffd\0"
+    data = {"address": ADDRESS, "questionnaire": [{"question": "\ud800", "answer": None}]}
+    message = await _accepted(handler, _structured(id=client_id, data=data))
+    event = json.loads(message.value)
+    assert event["meta"]["request_id"] == request_id("default", "/shop", client_id)
+    assert event["meta"]["causation_id"] == client_id
+    assert event["questionnaire"] == [{"question": "\ufffd", "answer": None}]
+
+
+async def test_a_structured_event_is_unwrapped(store: RequestStore) -> None:
+    """DESIGN §2: id and source from the document, the submission from its data."""
+    message = await _accepted(_handler(store, _Aggregator()), _structured())
     assert json.loads(message.value)["meta"]["request_id"] == REQUEST

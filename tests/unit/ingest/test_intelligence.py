@@ -369,7 +369,8 @@ async def test_bounds(store: RequestStore, monkeypatch: pytest.MonkeyPatch) -> N
     rig = Rig(store, max_body_bytes=500)
     is_error(await rig.post(b'{"input": {"text": "' + b"x" * 600), 413, "PAYLOAD_TOO_LARGE")
     rig.publisher.failure = DeadLetter("9 MB", code="output_too_large")
-    is_error(await rig.post(), 413, "PAYLOAD_TOO_LARGE")
+    is_error(await rig.post(idempotency_key="k"), 413, "PAYLOAD_TOO_LARGE")
+    assert await store.status(request_id("acme", SOURCE, "k")) is None
     rig.publisher.failure = None
     is_error(await rig.post(idempotency_key="k" * 256), 400, "VALIDATION_ERROR")
     monkeypatch.setattr("services.ingest.bodies._READ_S", 0.05)

@@ -54,7 +54,8 @@ def data(tmp_path: Path) -> Path:
     """The folder of an `assay up --data` that ran once."""
     folder = tmp_path / "data"
     folder.mkdir()
-    (folder / "requests.sqlite").touch()
+    for name in ("requests.sqlite", "requests.keys.sqlite"):
+        (folder / name).touch(mode=0o600)
     return folder
 
 
@@ -123,6 +124,19 @@ def test_an_empty_list_says_where_it_looked(data: Path) -> None:
     assert (answer.code, answer.out) == (0, "")
     assert "requests.keys.sqlite" in answer.err
     assert listed(data) == []
+
+
+def test_a_revoked_key_as_json(data: Path) -> None:
+    """One object, as `list --json` shows it, without what is secret; again it is the same."""
+    made = create(data)
+    answer = keys("revoke", made["key"], "--data", data, "--json")
+    assert (answer.code, answer.err) == (0, "")
+    assert listed(data) == [answer.json]
+    assert (answer.json["state"], answer.json["revoked_at"] is None) == ("revoked", False)
+    assert made["key"][23:] not in answer.out
+    assert keys("revoke", made["id"], "--data", data, "--json").json == answer.json
+    unknown = keys("revoke", "a" * 12, "--data", data, "--json")
+    assert (unknown.code, unknown.out) == (1, "")
 
 
 @pytest.mark.parametrize("which", ["id", "prefix", "key"])
@@ -222,13 +236,32 @@ def test_without_a_store_nothing_is_made(tmp_path: Path, monkeypatch: pytest.Mon
     assert set(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.parametrize("command", [("list",), ("list", "--json"), ("revoke",), ("rotate",)])
+def test_a_store_is_made_by_create_only(tmp_path: Path, command: tuple[str, ...]) -> None:
+    """A folder of something else stays as it is, and is not taken for a store without keys."""
+    (tmp_path / "requests.sqlite").touch()
+    before = set(tmp_path.rglob("*"))
+    which = () if command[0] == "list" else ("a" * 12,)
+    answer = keys(*command, *which, "--data", tmp_path)
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err == (
+        f"assay keys: there is no store {tmp_path}/requests.keys.sqlite; it is made by ingest and "
+        "by `assay keys create`\n"
+    )
+    assert set(tmp_path.rglob("*")) == before
+    create(tmp_path)
+    assert keys(*command, *which, "--data", tmp_path).code == (0 if which == () else 1)
+    assert len(listed(tmp_path)) == 1
+
+
 def test_where_the_store_is_found(
     data: Path, tmp_path: Path, nothing_runs: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An option, else ingest's own setting, also as a file, else the running stack."""
 
     def place(*options: str) -> str:
-        return keys("list", *options).err.strip().removeprefix("no keys in ")
+        told = keys("list", *options).err.strip()
+        return told.removeprefix("assay keys: there is no store ").partition(";")[0]
 
     def folder(name: str) -> Path:
         (tmp_path / name).mkdir()
@@ -244,7 +277,7 @@ def test_where_the_store_is_found(
     monkeypatch.delenv("ASSAY_INGEST__STORE_FILE")
     monkeypatch.setenv("ASSAY_INGEST__STORE", f"sqlite:///{folder('env')}/r.sqlite")
     assert place() == f"{tmp_path}/env/r.keys.sqlite"
-    assert place("--data", str(data)) == f"{data}/requests.keys.sqlite"
+    assert place("--data", str(data)) == f"no keys in {data}/requests.keys.sqlite"
     other = folder("url")
     assert place("--store", f"sqlite:///{other}/x.db") == f"{other}/x.keys.db"
     nothing_runs.write_text(json.dumps({"pid": 2**22 + 1, "data": str(stack)}))

@@ -16,7 +16,9 @@ from assay_runtime.dead_letters import dead_letter
 from assay_runtime.failures import DeadLetter, Pause
 from assay_runtime.records import Delivery, Record, raw_decoder
 from assay_runtime.seals import Seals
+from services.ingest.app import build
 from services.ingest.results import ResultsHandler, Waiting
+from services.ingest.settings import IngestSettings
 from services.ingest.store import Ending, Owner, RequestStore
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "schemas" / "examples"
@@ -150,6 +152,60 @@ async def test_a_refused_request_ends_one_only_with_its_seal(store: RequestStore
     await ResultsHandler(store, Waiting(store))([letter(trusted, False)])
     known = await store.endings([ours, forged, replaced, trusted])
     assert {each.request_id for each in known} == {ours, trusted}
+
+
+async def test_a_request_id_that_is_none_of_ours_ends_nothing(store: RequestStore) -> None:
+    """X.4: any client may write an id that a database refuses; its neighbours count."""
+    storable = [
+        "550E8400-E29B-41D4-A716-446655440000",
+        "{550e8400-e29b-41d4-a716-446655440000}",
+        "550e8400-e29b-41d4-a716-446655440000\n",
+        "550e8400e29b41d4a716446655440000",
+    ]
+    incompressible = "".join(map(chr, range(0x4E00, 0x5600)))
+    of_topics = {
+        "llm.generation.requested.v1.scorer.dlq": "ce_requestid",
+        "llm.generation.answered.v1.validator.dlq": "ce_requestid",
+        "wallet.event.submitted.v1.ingest.dlq": "assay_request_id",
+    }
+    ours = str(uuid.uuid4())
+    deliveries = [
+        _delivery(topic, b"{}", **{header: text}, assay_error_code="c", **OF_WALLET)
+        for topic, header in of_topics.items()
+        for text in ("a\0b", incompressible, *storable)
+    ]
+    deliveries.append(_delivery(SIGNED, _example(SIGNED, ours)))
+    await ResultsHandler(store, Waiting(store))(deliveries)
+    [known] = await store.endings([ours, *storable])
+    assert (known.request_id, known.status) == (ours, "signed")
+
+
+@pytest.mark.parametrize("text", ["a\0b", "\ud800", "\uffff" * 1_000])
+async def test_what_a_stranger_says_of_an_end_is_kept_as_it_is(
+    store: RequestStore, text: str
+) -> None:
+    """X.4: codes and reasons are headers, which may hold what no text column takes."""
+    request = str(uuid.uuid4())
+    told = (
+        ("assay.request.id", request.encode()),
+        ("assay.error.code", text.encode(errors="surrogatepass")),
+        ("assay.error.pointer", b"/a"),
+        ("__connect.errors.exception.message", text.encode(errors="surrogatepass")),
+    )
+    record = Record("wallet.event.submitted.v1.ingest.dlq", 0, 0, 0, None, b"{}", told)
+    await ResultsHandler(store, Waiting(store))([raw_decoder(record)])
+    [known] = await store.endings([request])
+    outcome = json.loads(known.outcome or b"")
+    shown = text.encode(errors="surrogatepass").decode(errors="replace")
+    assert (outcome["code"], outcome["reason"]) == (shown, shown)
+    assert outcome["errors"] == [{"path": "$.a", "rule": shown, "message": shown}]
+
+
+def test_rubbish_on_the_topics_of_outcomes_is_no_bad_deploy() -> None:
+    """X.4: whoever may write on the bus can make dead letters; they must not end the service."""
+    [results] = [p for p in build(IngestSettings()).pipelines if p.name == "ingest.results"]
+    assert not results.dead_letter_limit
+    assert not results.keeps_dead_letters
 
 
 async def test_a_strangers_record_stops_nothing(store: RequestStore) -> None:

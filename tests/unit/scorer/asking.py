@@ -129,7 +129,14 @@ class ScorerStage:
         feedback = meta.pop("feedback", [])
         given = {"request_id": REQUEST_ID, "tenant_id": "t", "process_id": "talk"} | meta
         event = GenerationRequested(meta=Meta(**given), input=record, feedback=feedback)
-        taken = Record(event.type, 0, 1, 2, event.key.encode(), event.to_bytes(), ())
+        return await self.outcome_of(event_id, event.to_bytes())
+
+    async def outcome_of(
+        self, event_id: str, value: bytes, topic: str = GenerationRequested.type
+    ) -> Any:
+        """The outcome of a record of one of the scorer's topics."""
+        event = GenerationRequested.model_validate_json(value)
+        taken = Record(topic, 0, 1, 2, event.key.encode(), value, ())
         attributes = Attributes(event_id, "/test", event.type)
         [outcome] = await self.answers([Delivery(taken, event, attributes, new_trace())])
         return outcome

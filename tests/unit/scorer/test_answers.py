@@ -9,11 +9,13 @@ import pytest
 
 from assay.envelope import Message
 from assay.events import GenerationAnswered
+from assay.topics import catalogue
 from assay_runtime.failures import DeadLetter
 from services.scorer.answers import DURATION
+from services.scorer.app import CONSUMES
 from services.scorer.domain.bounded import Bounded
 from services.scorer.domain.provider import ModelError, ModelTimeout, ModelUnavailable
-from tests.unit.scorer.asking import Model, ScorerStage, write_process
+from tests.unit.scorer.asking import REQUEST_ID, Model, ScorerStage, write_process
 
 INPUT = {"word": "bees", "limit": 100}
 
@@ -129,3 +131,28 @@ async def test_a_refusal_is_the_records_failure(root: Path) -> None:
     assert isinstance(outcome, DeadLetter)
     assert outcome.code == "unknown_process"
     assert not model.calls
+
+
+def padded(pad: str) -> bytes:
+    """A request whose meta holds what nobody knows."""
+    meta = {"request_id": REQUEST_ID, "tenant_id": "t", "process_id": "talk", "pad": ["@"]}
+    return json.dumps({"meta": meta, "input": INPUT}).replace('"@"', pad).encode()
+
+
+@pytest.mark.parametrize("topic", CONSUMES)
+async def test_a_request_larger_than_its_topic_takes_costs_no_call(root: Path, topic: str) -> None:
+    """X.4: compression hid its size from the broker; what follows from it would not fit either."""
+    model = Model()
+    stage = ScorerStage(root, model)
+    most = catalogue()[topic].max_bytes
+    fits = padded('"' + "x" * (most - len(padded('""'))) + '"')
+    assert len(fits) == most
+    [answered] = await stage.outcome_of("a", fits, topic)
+    assert isinstance(answered, Message)
+    assert len(answered.value) > most
+    # One byte more; and numbers that are short only as the client wrote them.
+    for value in (fits + b" ", padded(",".join(["1e15"] * (most // 8)))):
+        refusal = await stage.outcome_of("b", value, topic)
+        assert isinstance(refusal, DeadLetter)
+        assert (refusal.code, refusal.request_id) == ("request_too_large", REQUEST_ID)
+    assert len(model.calls) == 1

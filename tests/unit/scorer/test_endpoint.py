@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import pytest
 
 from services.scorer.adapters.endpoint import Endpoint
 from services.scorer.adapters.format_canary import FormatIgnored, check_format
+from services.scorer.adapters.model_errors import Busy
 from services.scorer.domain.availability import Policy, State
 from services.scorer.domain.provider import (
     AttemptFailed,
+    BadGateway,
     ConnectionLost,
     ModelCall,
+    ModelMisconfigured,
     ModelReply,
     ModelServerError,
     ModelTimeout,
@@ -24,13 +28,15 @@ from services.scorer.domain.provider import (
 )
 
 CALL = ModelCall("p", None, 0.3, 1, 10, 100, 5)
+POISON = replace(CALL, prompt="poison")
 REPLY = ModelReply("{}", "m", "d", "stop")
 DOWN = ProbeResult("unreachable", "refused")
 UP = ProbeResult("obeyed", "fine")
 
 
 class ScriptedProvider:
-    """A provider that does what the script says: `say` for calls, `health` for probes."""
+    """A provider that does what the script says: `say` for calls, `poisoned` for the poisonous
+    one, `health` for probes."""
 
     name = "scripted"
     model = "m"
@@ -38,6 +44,7 @@ class ScriptedProvider:
 
     def __init__(self) -> None:
         self.say: Callable[[], ModelReply | Exception] = lambda: REPLY
+        self.poisoned: Callable[[], Exception] = lambda: ModelServerError("500")
         self.health: Callable[[], ProbeResult | Exception] = lambda: DOWN
         self.calls = 0
         self.probes = 0
@@ -52,7 +59,7 @@ class ScriptedProvider:
         self.most_running = max(self.most_running, self.running)
         try:
             await asyncio.sleep(self.hold)
-            result = self.say()
+            result = self.poisoned() if call is POISON else self.say()
         finally:
             self.running -= 1
         if isinstance(result, Exception):
@@ -176,6 +183,59 @@ async def test_a_request_that_kills_the_backend_does_not_block_for_ever() -> Non
             async with asyncio.timeout(5):
                 await endpoint.generate(CALL)
         assert provider.calls == 3
+
+
+TURNED_AWAY = [BadGateway("502"), ModelMisconfigured("403"), Busy("429", None)]
+
+
+@pytest.mark.parametrize("error", TURNED_AWAY)
+async def test_slots_full_of_calls_that_are_always_turned_away_get_free(
+    error: ModelUnavailable,
+) -> None:
+    """X.6: every probe is good, so no patience would ever end them; others go on afterwards."""
+    provider = ScriptedProvider()
+    provider.poisoned = lambda: error
+    provider.health = lambda: UP
+    async with endpoint_of(provider, patience_s=0.3) as endpoint, asyncio.timeout(10):
+        poison = [asyncio.create_task(endpoint.generate(POISON)) for _ in range(4)]
+        await asyncio.sleep(0)
+        assert await endpoint.generate(CALL) == REPLY
+        await asyncio.wait(poison)
+        for task in poison:
+            assert isinstance(task.exception(), ModelServerError)
+            assert str(error) in str(task.exception())
+
+
+@pytest.mark.parametrize("error", TURNED_AWAY)
+async def test_a_call_that_is_always_turned_away_ends_among_others(
+    error: ModelUnavailable,
+) -> None:
+    """X.6: and none of the others is harmed."""
+    provider = ScriptedProvider()
+    provider.poisoned = lambda: error
+    provider.health = lambda: UP
+    async with endpoint_of(provider) as endpoint, asyncio.timeout(10):
+        poison = asyncio.create_task(endpoint.generate(POISON))
+        while not poison.done():
+            assert await endpoint.generate(CALL) == REPLY
+            await asyncio.sleep(0.001)
+        with pytest.raises(ModelServerError, match=str(error)):
+            await poison
+
+
+@pytest.mark.parametrize("error", TURNED_AWAY)
+async def test_an_outage_that_probes_meet_costs_no_attempt(error: ModelUnavailable) -> None:
+    """DESIGN §5: whatever the server says meanwhile, and though it comes back for a moment."""
+    provider = ScriptedProvider()
+    provider.say = lambda: error
+    story = iter(([DOWN] * 4 + [UP]) * 2)
+    provider.health = lambda: next(story, DOWN)
+    async with endpoint_of(provider) as endpoint, asyncio.timeout(10):
+        waiting = [asyncio.create_task(endpoint.generate(CALL)) for _ in range(4)]
+        await until(lambda: provider.probes >= 12)
+        assert not any(task.done() for task in waiting)
+        provider.say, provider.health = (lambda: REPLY), (lambda: UP)
+        assert await asyncio.gather(*waiting) == [REPLY] * 4
 
 
 async def test_a_failing_call_among_others_never_spins_for_ever() -> None:

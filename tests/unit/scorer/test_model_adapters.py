@@ -16,8 +16,10 @@ import pytest
 from aiohttp import web
 
 from services.scorer.adapters.assembly import build_endpoint, build_provider
+from services.scorer.adapters.model_errors import Busy
 from services.scorer.domain.answering import seed_of
 from services.scorer.domain.provider import (
+    BadGateway,
     ConnectionLost,
     EmptyAnswer,
     ModelCall,
@@ -295,10 +297,14 @@ async def test_busy_servers_are_asked_again() -> None:
         assert time.monotonic() - started >= 1
 
 
-async def test_a_server_that_stays_busy_is_unavailable() -> None:
-    """DESIGN §5: after the transport's retries it is an outage, no attempt."""
-    async with serving("ollama", says({"error": "busy"}, 503)) as (provider, server):
-        with pytest.raises(ModelUnavailable, match="503: busy"):
+@pytest.mark.parametrize(("status", "expected"), [(429, Busy), (503, Busy), (502, BadGateway)])
+async def test_a_server_that_stays_busy_is_unavailable(
+    status: int, expected: type[ModelUnavailable]
+) -> None:
+    """DESIGN §5: after the transport's retries it is an outage, no attempt; load does not explain
+    a proxy whose backend does not reply."""
+    async with serving("ollama", says({"error": "busy"}, status)) as (provider, server):
+        with pytest.raises(expected, match=f"{status}: busy"):
             await provider.generate(call())
         assert server.asked == 3
 

@@ -204,7 +204,7 @@ def test_no_broker_is_one_line_and_exit_1(one: Path, wait: list[str]) -> None:
     assert errors == f"assay publish: no Kafka answers at {NOBODY}\n"
 
 
-@pytest.mark.parametrize("address", ["nonsense", "host:port", "host:0", ":9092", "a:1,b"])
+@pytest.mark.parametrize("address", ["nonsense", "host:port", "host:0", "host:²", ":9092", "a:1,b"])
 def test_an_address_that_is_none_is_wrong_usage(cli: Cli, one: Path, address: str) -> None:
     result = cli(one, at=address)
     assert result.exit_code == 2

@@ -80,8 +80,10 @@ def test_a_structured_event_is_known_by_its_own_id() -> None:
         b"[" * 100_000,
         json.dumps({k: v for k, v in EVENT.items() if k != "id"}).encode(),
         json.dumps({**EVENT, "source": 5}).encode(),
+        json.dumps({**EVENT, "id": "a\ud800"}).encode(),
+        json.dumps({**EVENT, "source": "\udfff"}).encode(),
     ],
-    ids=["empty", "text", "list", "bytes", "deep", "no id", "bad source"],
+    ids=["empty", "text", "list", "bytes", "deep", "no id", "bad source", "odd id", "odd source"],
 )
 def test_a_broken_structured_event_still_has_an_identity(value: bytes) -> None:
     """Its dead letter has to name a request (X.4)."""

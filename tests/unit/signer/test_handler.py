@@ -14,6 +14,7 @@ from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.records import Delivery, Record, event_decoder
 from services.signer.adapters.key_file import FileKey
 from services.signer.domain.ports import Ledger
+from services.signer.domain.signed_event import claim_of
 from services.signer.domain.signing import Signer
 from services.signer.handler import SignerHandler
 from tests.unit.signer.claims import NETWORK, NOW, OTHER_WALLET, WALLET, validated
@@ -64,7 +65,40 @@ async def test_another_score_for_the_request_is_recorded(ledger: Ledger) -> None
     assert event["payload"]["refused_event_id"] == second.id
     assert event["payload"]["signed_from_event_id"] == first.id
     assert event["meta"]["causation_id"] == second.id
-    assert await _handler(ledger)([second]) == [outcomes[1]]
+
+
+async def test_a_conflict_over_a_signed_request_repeats_its_event(ledger: Ledger) -> None:
+    """X.2: a request asked anew after ingest forgot it ends with the very event that it has; alone
+    and in a batch, with another source and with another value under the same id."""
+    first, new = _delivery(score=640), _delivery(score=100)
+    request_id = first.event.meta.request_id
+    rivals = [
+        _delivery(score=990, request_id=request_id),
+        _delivery(score=990, request_id=request_id, source=first.id),
+    ]
+    [[signed]] = await _handler(ledger)([first])  # type: ignore[misc]
+    [[repeat]] = await _handler(ledger, NOW + 9)([first])  # type: ignore[misc]
+    together = await _handler(ledger, NOW + 9)([rivals[0], new, rivals[1]])
+    alone = [outcome for rival in rivals for outcome in await _handler(ledger, NOW + 9)([rival])]
+    for rival, outcome in zip(rivals * 2, [together[0], together[2], *alone], strict=True):
+        published, record = outcome  # type: ignore[misc]
+        assert published == repeat == signed
+        event = json.loads(record.value)
+        assert event["record"] == "LEDGER_CONFLICT"
+        assert event["payload"]["refused_event_id"] == rival.id
+
+
+async def test_a_conflict_over_an_unfinished_request_is_only_recorded(ledger: Ledger) -> None:
+    """X.2: what is reserved and not signed yet is published by whoever signs it; nothing new is
+    signed for the rival."""
+    first = validated()
+    await ledger.reserve([claim_of(first, NETWORK)], NOW)
+    rival = _delivery(score=990, request_id=first.event.meta.request_id)
+    [[record]] = await _handler(ledger)([rival])  # type: ignore[misc]
+    assert record.topic == RECORDS
+    entry = await ledger.get(claim_of(first, NETWORK).request)
+    assert entry is not None
+    assert entry.event is None
 
 
 async def test_what_may_not_be_signed_is_a_dead_letter(ledger: Ledger) -> None:

@@ -79,6 +79,47 @@ def test_a_file_that_others_may_access(tmp_path: Path, mode: int) -> None:
         open_key(f"file:{path}")
 
 
+def _owned_and_read_by(monkeypatch: pytest.MonkeyPatch, owner: int, reader: int) -> None:
+    """Files look as if `owner` had them, and the process as if it were `reader`'s."""
+    fstat = os.fstat
+
+    def owned(descriptor: int) -> os.stat_result:
+        status = fstat(descriptor)
+        return os.stat_result((*status[:4], owner, *status[5:]))
+
+    monkeypatch.setattr("os.fstat", owned)
+    monkeypatch.setattr("os.geteuid", lambda: reader)
+
+
+@pytest.mark.parametrize("mode", [0o440, 0o640, 0o400])
+def test_root_s_file_that_a_group_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int
+) -> None:
+    """S3.9: as a Kubernetes Secret with an fsGroup is mounted, for a process that is not root."""
+    path = _key_file(tmp_path / "k", mode=mode)
+    _owned_and_read_by(monkeypatch, owner=0, reader=4711)
+    assert open_key(f"file:{path}").public_key
+
+
+@pytest.mark.parametrize(
+    ("owner", "reader", "mode", "advice"),
+    [
+        (0, 4711, 0o460, "640"), (0, 4711, 0o450, "640"), (0, 4711, 0o444, "640"),
+        (0, 4711, 0o641, "640"), (0, 4711, 0o642, "640"), (0, 0, 0o440, "600"),
+        (4711, 4711, 0o440, "600"), (4711, 4711, 0o640, "600"), (4711, 0, 0o440, "600"),
+        (42, 4711, 0o440, "600"),
+    ],
+)  # fmt: skip
+def test_a_file_that_more_than_root_s_group_may_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, owner: int, reader: int, mode: int, advice: str
+) -> None:
+    """Bad input: only root's own file, only to a group's reading, only for who is not root."""
+    path = _key_file(tmp_path / "k", mode=mode)
+    _owned_and_read_by(monkeypatch, owner, reader)
+    with pytest.raises(SettingsError, match=rf"mode {mode:04o}.*chmod {advice} "):
+        open_key(f"file:{path}")
+
+
 @pytest.mark.parametrize(
     "content",
     [b"", SECRET[:31], SECRET + b"\n", SECRET.hex().encode(), SECRET * 3_000],

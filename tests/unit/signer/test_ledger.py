@@ -77,11 +77,13 @@ async def test_another_score_for_the_request_is_never_signed(ledger: Ledger) -> 
     """X.2: another validated event for a request is a conflict, before and after signing."""
     mine, other = claim("r", score=640), claim("r", score=990)
     await ledger.reserve([mine], NOW)
+    signed = None
     for _ in range(2):
         [answer] = await ledger.reserve([other], NOW + 1)
         assert isinstance(answer, Conflict)
         assert (answer.source_event_id, answer.score) == (mine.source_event_id, 640)
-        await ledger.finish([signature(mine)])
+        assert answer.signed == signed
+        [signed] = await ledger.finish([signature(mine)])
     entry = await ledger.get(mine.request)
     assert entry is not None
     assert entry.score == 640
