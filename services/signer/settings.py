@@ -10,7 +10,10 @@ from assay_runtime.settings import Section, Settings
 class SignerSection(Section):
     """The key, the network it signs for, and the ledger."""
 
-    key: str = Field("file:data/signer.key", description="key URI, file:PATH: 32 raw bytes, 0600, or root's and 0640")
+    key: str = Field(
+        "file:data/signer.key",
+        description="key URI, file:PATH: 32 raw bytes, 0600, or root's and 0640",
+    )
     network: str = Field(
         "sui:testnet",
         min_length=1,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 
-from services.evidence.domain import Row
+from services.evidence.domain import Kept, Row, read_header_bytes, seal_of
 from services.evidence.domain.erasure import ERASURE_PLACE, Erasure
 from services.evidence.store import Query
 
@@ -12,6 +12,8 @@ COLUMNS = (
     "shard", "seq", "event_id", "type", "request_id", "wallet", "timestamp_ms", "topic",
     "partition", '"offset"', "headers", "salt", "value", "leaf_hash",
 )  # fmt: skip
+# Of a row that an entry is compared with, in the order of `kept_of`.
+COMPARED = ("value", "topic", "type", "request_id", "wallet", "headers")
 # Rows emptied in one transaction; an erasure's record names each of them.
 ERASE_AT_ONCE = 1_000
 # Values looked up in one statement.
@@ -37,6 +39,18 @@ def values_of(row: Row) -> tuple[object, ...]:
         entry.value,
         row.leaf_hash,
     )
+
+
+def kept_of(
+    value: bytes | None,
+    topic: str,
+    kind: str,
+    request_id: str | None,
+    wallet: str | None,
+    headers: bytes,
+) -> Kept:
+    """The columns of COMPARED."""
+    return Kept(value, topic, kind, request_id, wallet, seal_of(read_header_bytes(headers)))
 
 
 def conditions(query: Query, after: int) -> tuple[list[str], list[object]]:

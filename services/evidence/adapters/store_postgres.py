@@ -10,19 +10,22 @@ from assay_runtime.postgres import PostgresPool
 from assay_runtime.records import Position
 from services.evidence.adapters.evidence_rows import (
     COLUMNS,
+    COMPARED,
     ERASE_AT_ONCE,
     conditions,
     erasure_conditions,
+    kept_of,
     values_of,
 )
 from services.evidence.adapters.migrations_postgres import MIGRATIONS
 from services.evidence.domain import (
     SALT_BYTES,
     Entry,
+    Kept,
     Row,
-    disputed,
     plan,
     read_header_bytes,
+    unknown,
 )
 from services.evidence.domain.erasure import Erasable, Erased, Erasure, erasure_entries
 from services.evidence.store import Page, Query, page_of
@@ -82,7 +85,7 @@ class PostgresEvidence:
     async def values(self, event_ids: Collection[str]) -> dict[str, bytes]:
         async with self._pool.connection() as db:
             found = await _stored(db, list(event_ids))
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: kept.value for name, kept in found.items() if kept.value is not None}
 
     async def erasable(self, erasure: Erasure) -> int:
         where, values = erasure_conditions(erasure)
@@ -136,8 +139,9 @@ async def _append(db: Any, entries: Sequence[Entry]) -> list[Row]:
     known = await db.fetch(
         "SELECT shard, next_seq FROM evidence_shard WHERE shard = ANY($1::int[])", shards
     )
-    stored = await _stored(db, [entry.event_id for entry in entries])
-    stored |= await _stored(db, disputed(entries, stored))
+    stored: dict[str, Kept | None] = {}
+    while ids := unknown(entries, stored):
+        stored |= dict.fromkeys(ids) | await _stored(db, ids)
     rows = plan(entries, stored, dict(known), lambda: secrets.token_bytes(SALT_BYTES))
     await db.copy_records_to_table(
         "evidence",
@@ -152,12 +156,11 @@ async def _append(db: Any, entries: Sequence[Entry]) -> list[Row]:
     return rows
 
 
-async def _stored(db: Any, ids: Sequence[str]) -> dict[str, bytes | None]:
-    if not ids:
-        return {}
-    return dict(
-        await db.fetch("SELECT event_id, value FROM evidence WHERE event_id = ANY($1)", ids)
+async def _stored(db: Any, ids: Sequence[str]) -> dict[str, Kept]:
+    rows = await db.fetch(
+        f"SELECT event_id, {', '.join(COMPARED)} FROM evidence WHERE event_id = ANY($1)", ids
     )
+    return {row[0]: kept_of(*row[1:]) for row in rows}
 
 
 def _numbered(where: Sequence[str]) -> str:

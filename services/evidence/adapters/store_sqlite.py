@@ -13,20 +13,23 @@ from assay_runtime.records import Position
 from assay_runtime.sqlite import SqliteFile
 from services.evidence.adapters.evidence_rows import (
     COLUMNS,
+    COMPARED,
     ERASE_AT_ONCE,
     conditions,
     erasure_conditions,
     in_parts,
+    kept_of,
     values_of,
 )
 from services.evidence.adapters.migrations_sqlite import MIGRATIONS
 from services.evidence.domain import (
     SALT_BYTES,
     Entry,
+    Kept,
     Row,
-    disputed,
     plan,
     read_header_bytes,
+    unknown,
 )
 from services.evidence.domain.erasure import Erasable, Erased, Erasure, erasure_entries
 from services.evidence.store import Page, Query, page_of
@@ -34,6 +37,7 @@ from services.evidence.store import Page, Query, page_of
 log = structlog.get_logger()
 
 _COLUMNS = ", ".join(COLUMNS)
+_COMPARED = ", ".join(COMPARED)
 
 
 class SqliteEvidence:
@@ -89,7 +93,7 @@ class SqliteEvidence:
 
     async def values(self, event_ids: Collection[str]) -> dict[str, bytes]:
         found = await self._file.read(lambda db: _stored(db, event_ids))
-        return {name: bytes(value) for name, value in found.items() if value is not None}
+        return {name: kept.value for name, kept in found.items() if kept.value is not None}
 
     async def erasable(self, erasure: Erasure) -> int:
         where, values = erasure_conditions(erasure)
@@ -115,8 +119,9 @@ class SqliteEvidence:
 
 
 def _append(db: sqlite3.Connection, entries: Sequence[Entry]) -> list[Row]:
-    stored = _stored(db, [entry.event_id for entry in entries])
-    stored |= _stored(db, disputed(entries, stored))
+    stored: dict[str, Kept | None] = {}
+    while ids := unknown(entries, stored):
+        stored |= dict.fromkeys(ids) | _stored(db, ids)
     next_seq = _next_seq(db, {entry.partition for entry in entries})
     rows = plan(entries, stored, next_seq, lambda: secrets.token_bytes(SALT_BYTES))
     db.executemany(
@@ -151,13 +156,12 @@ def _next_seq(db: sqlite3.Connection, shards: set[int]) -> dict[int, int]:
     return {shard: db.execute(sql, (shard,)).fetchone()[0] for shard in shards}
 
 
-def _stored(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, bytes | None]:
-    found: dict[str, bytes | None] = {}
+def _stored(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, Kept]:
+    found: dict[str, Kept] = {}
     for some in in_parts(ids):
         marks = ", ".join("?" * len(some))
-        found.update(
-            db.execute(f"SELECT event_id, value FROM evidence WHERE event_id IN ({marks})", some)
-        )
+        sql = f"SELECT event_id, {_COMPARED} FROM evidence WHERE event_id IN ({marks})"
+        found.update((row[0], kept_of(*row[1:])) for row in db.execute(sql, some))
     return found
 
 

@@ -1,6 +1,6 @@
 """What is kept of a record, how it is hashed, shown and erased (DESIGN §7). Pure."""
 
-from services.evidence.domain.appending import CONFLICT, disputed, plan
+from services.evidence.domain.appending import Stored, plan, unknown
 from services.evidence.domain.entries import DEAD_LETTER, Entry, Row, entry_of
 from services.evidence.domain.hashing import (
     SALT_BYTES,
@@ -8,17 +8,21 @@ from services.evidence.domain.hashing import (
     leaf_hash,
     read_header_bytes,
 )
+from services.evidence.domain.repeats import CONFLICT, Kept, seal_of
 
 __all__ = [
     "CONFLICT",
     "DEAD_LETTER",
     "SALT_BYTES",
     "Entry",
+    "Kept",
     "Row",
-    "disputed",
+    "Stored",
     "entry_of",
     "header_bytes",
     "leaf_hash",
     "plan",
     "read_header_bytes",
+    "seal_of",
+    "unknown",
 ]

@@ -2,40 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 
-from assay.ids import event_id
 from services.evidence.domain.entries import Entry, Row
 from services.evidence.domain.hashing import header_bytes, leaf_hash
+from services.evidence.domain.repeats import Kept, conflict_of, is_repeat
 
-CONFLICT = "EVIDENCE_CONFLICT"
+Stored = Mapping[str, Kept | None]
+"""What is kept under an id; None under one that is free."""
 
 
 def plan(
     entries: Sequence[Entry],
-    stored: Mapping[str, bytes | None],
+    stored: Stored,
     next_seq: Mapping[int, int],
     make_salt: Callable[[], bytes],
 ) -> list[Row]:
-    """Rows to append: repeats are dropped, the same id with other bytes is itself recorded.
+    """Rows to append: repeats are dropped, another record under a taken id is itself recorded.
 
-    `stored` holds the values already kept of these event ids (None where erased), `next_seq` the
-    next sequence number per shard.
+    `stored` tells of every id that `unknown` asked for, `next_seq` the next sequence number per
+    shard.
     """
-    known: dict[str, bytes | None] = dict(stored)
     counters = dict(next_seq)
     rows: list[Row] = []
-    for given in entries:
-        entry = given
-        if entry.event_id in known:
-            kept = known[entry.event_id]
-            if kept is None or kept == entry.value:
-                continue
-            entry = conflict_of(entry)
-            if entry.event_id in known:
-                continue
-        known[entry.event_id] = entry.value
+    for entry in _added(entries, stored).values():
         seq = counters.get(entry.partition, 0)
         counters[entry.partition] = seq + 1
         salt = make_salt()
@@ -44,15 +34,26 @@ def plan(
     return rows
 
 
-def conflict_of(entry: Entry) -> Entry:
-    """The entry under an id of its own: its first id is taken by other bytes."""
-    return replace(entry, event_id=event_id(entry.event_id, CONFLICT, entry.value), type=CONFLICT)
+def unknown(entries: Sequence[Entry], stored: Stored) -> list[str]:
+    """Ids that `stored` must tell of before `plan`; first those of the entries, then, for as long
+    as they are taken by other records, those of their conflicts."""
+    return [name for name in _added(entries, stored) if name not in stored]
 
 
-def disputed(entries: Iterable[Entry], stored: Mapping[str, bytes | None]) -> list[str]:
-    """Ids of the conflict entries `plan` may make; it needs their stored values as well."""
-    return [
-        conflict_of(entry).event_id
-        for entry in entries
-        if (kept := stored.get(entry.event_id)) is not None and kept != entry.value
-    ]
+def _added(entries: Sequence[Entry], stored: Stored) -> dict[str, Entry]:
+    """The entries to append by their ids, if those that `stored` does not tell of are free."""
+    added: dict[str, Entry] = {}
+    for given in entries:
+        entry = given
+        while kept := _kept(entry.event_id, added, stored):
+            if is_repeat(entry, kept):
+                break
+            entry = conflict_of(entry)
+        else:
+            added[entry.event_id] = entry
+    return added
+
+
+def _kept(event_id: str, added: Mapping[str, Entry], stored: Stored) -> Kept | None:
+    earlier = added.get(event_id)
+    return stored.get(event_id) if earlier is None else Kept.of(earlier)

@@ -6,11 +6,14 @@ import hashlib
 import json
 import re
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from assay.envelope import Headers, text_headers
 from assay.events import EvidenceRecordSubmitted, WalletEventSubmitted
 from assay.identity import identify
+from assay.ids import event_id
+from assay.topics import catalogue
 
 DEAD_LETTER = "DEAD_LETTER"
 _NAMESPACE = uuid.UUID("0d1c6b52-6f0e-5a43-8e65-6a1f9c1f5d77")
@@ -18,6 +21,7 @@ _NAMESPACE = uuid.UUID("0d1c6b52-6f0e-5a43-8e65-6a1f9c1f5d77")
 # the kept headers alone. A NUL or 3 KB of text would make the database refuse the record.
 _NAME = re.compile(r"[!-~]{1,200}", re.ASCII)
 _WALLET = re.compile(r"0x[0-9a-f]{40}", re.ASCII)
+_EVENTS = {topic.name: topic.event for topic in catalogue()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +75,14 @@ def entry_of(
     """Entry for a record of any topic; never raises on what the record holds.
 
     The wallet is the event's subject, or the record's key where that looks like an address. `log`
-    names the incarnation of the topics: positions say nothing across incarnations.
+    names the incarnation of the topics: positions say nothing across incarnations. A `ce_id` that
+    breaks the id rule is no event's id, and gets one that no other record has.
     """
     text = text_headers(headers)
     request = _named(text.get("ce_requestid"))
-    kind = _named(text.get("ce_type")) or topic
-    identifier = text.get("ce_id")
-    if identifier and not _named(identifier):
-        identifier = derived_id(identifier)
+    # The topic's, not the header's: what anybody may publish is no answer and no verdict.
+    kind = _EVENTS.get(topic) or _named(text.get("ce_type")) or topic
+    identifier: str | None
     if topic == WalletEventSubmitted.type:
         identity = identify(topic, partition, offset, headers, value, tenant=tenant, log=log)
         request, kind = identity.request_id, topic
@@ -94,8 +98,10 @@ def entry_of(
             text.get("__connect.errors.partition", str(partition)),
             text.get("__connect.errors.offset", str(offset)),
         )
-    elif topic == EvidenceRecordSubmitted.type:
-        kind = _record_name(value) or kind
+    else:
+        identifier = _ruled(topic, text, value)
+        if topic == EvidenceRecordSubmitted.type:
+            kind = _record_name(value) or kind
     return Entry(
         event_id=identifier or derived_id(log, topic, str(partition), str(offset)),
         type=kind,
@@ -110,8 +116,23 @@ def entry_of(
     )
 
 
-def derived_id(*parts: str) -> str:
+def derived_id(*parts: str | None) -> str:
     return str(uuid.uuid5(_NAMESPACE, json.dumps(parts)))
+
+
+def _ruled(topic: str, text: Mapping[str, str], value: bytes) -> str | None:
+    """The `ce_id` where it is what `assay.ids` makes of parent, type and value, else one of the
+    topic's own for it; None where there is none.
+
+    The type is the topic's, so an id of another topic's event breaks the rule on this one.
+    """
+    given = text.get("ce_id")
+    if not given:
+        return None
+    parent = text.get("ce_causationid") or text.get("ce_requestid") or ""
+    if given == event_id(parent, _EVENTS.get(topic, topic), value):
+        return given
+    return derived_id("ce_id", topic, given, hashlib.sha256(value).hexdigest())
 
 
 def _named(text: str | None) -> str | None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from assay.ids import request_id, request_id_from_position
+from assay.ids import event_id, request_id, request_id_from_position
 from services.evidence.domain import (
     DEAD_LETTER,
     Entry,
@@ -41,11 +41,12 @@ def _entry(
 
 def test_an_internal_event_names_itself() -> None:
     """DESIGN §2: id, type, request and wallet from its attributes."""
+    own = event_id("r", SIGNED, b"{}")
     made = _entry(
-        headers=(("ce_id", b"e"), ("ce_type", SIGNED.encode()), ("ce_requestid", b"r"),
+        headers=(("ce_id", own.encode()), ("ce_type", SIGNED.encode()), ("ce_requestid", b"r"),
                  ("ce_subject", WALLET.encode())),
     )  # fmt: skip
-    assert (made.event_id, made.type, made.request_id, made.wallet) == ("e", SIGNED, "r", WALLET)
+    assert (made.event_id, made.type, made.request_id, made.wallet) == (own, SIGNED, "r", WALLET)
 
 
 @pytest.mark.parametrize(
