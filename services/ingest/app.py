@@ -15,7 +15,7 @@ from assay.topics import catalogue
 from assay_runtime.failures import Pause
 from assay_runtime.opening import opened
 from assay_runtime.pipeline import Pipeline
-from assay_runtime.processes import process_folder
+from assay_runtime.processes import read_registry
 from assay_runtime.publisher import Publisher
 from assay_runtime.records import raw_decoder
 from assay_runtime.seals import Seals
@@ -28,7 +28,7 @@ from services.ingest.asking import Asking
 from services.ingest.handler import IngestHandler, submission_decoder
 from services.ingest.intelligence.answers import error_handlers
 from services.ingest.intelligence.api import IntelligenceApi
-from services.ingest.intelligence.processes import read_processes, versions_in_use
+from services.ingest.intelligence.processes import SETTING, versions_in_use
 from services.ingest.keys.access import Access
 from services.ingest.keys.store import open_key_store
 from services.ingest.results import ResultsHandler, Waiting
@@ -52,7 +52,7 @@ def open_store(url: str) -> RequestStore:
 def build(settings: IngestSettings) -> Service:
     """The service from its settings."""
     section = settings.ingest
-    processes = read_processes(process_folder(section.processes))
+    processes = read_registry(section.processes, SETTING)
     store = open_store(section.store)
     access = Access(
         open_key_store(section.store), per_key=section.per_key, per_tenant=section.per_tenant

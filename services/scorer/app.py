@@ -10,11 +10,10 @@ from prometheus_client import Gauge
 
 from assay.envelope import Message
 from assay.events import GenerationAnswered, GenerationRequested
-from assay_gate.process import load_registry
 from assay_gate.process_endings import SCORE_RESULT
 from assay_runtime.failures import Stop
 from assay_runtime.pipeline import Pipeline
-from assay_runtime.processes import process_folder
+from assay_runtime.processes import read_registry
 from assay_runtime.records import event_decoder
 from assay_runtime.seals import Seals
 from assay_runtime.service import Service
@@ -46,7 +45,7 @@ def build(settings: ScorerSettings) -> Service:
     provider = build_provider(section)
     endpoint = build_endpoint(section, provider, _show_state)
     _show_state(State.CLOSED)
-    processes = load_registry(process_folder(section.processes))
+    processes = read_registry(section.processes, "ASSAY_SCORER__PROCESSES")
     handler = ScorerHandler(processes, endpoint, call_limits(section))
     cache = AnswerCache(section.cache_entries, section.cache_mb * _MB)
     accepted = AcceptedAnswers(cache, provider)

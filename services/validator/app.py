@@ -10,9 +10,8 @@ from assay.events import (
     GenerationRequested,
     WalletScoreValidated,
 )
-from assay_gate.process import load_registry
 from assay_runtime.pipeline import Pipeline
-from assay_runtime.processes import process_folder
+from assay_runtime.processes import read_registry
 from assay_runtime.records import event_decoder
 from assay_runtime.seals import Seals
 from assay_runtime.service import Service
@@ -35,7 +34,7 @@ PRODUCES = (
 def build(settings: ValidatorSettings) -> Service:
     """The service from its settings."""
     section = settings.validator
-    processes = load_registry(process_folder(section.processes))
+    processes = read_registry(section.processes, "ASSAY_VALIDATOR__PROCESSES")
     handler = ValidatorHandler(processes, section, Seals.of(settings.seals))
     return Service(
         name=NAME,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Sequence
 
@@ -10,16 +11,17 @@ import structlog
 from prometheus_client import Counter, Histogram
 
 from assay.envelope import Message, emit
-from assay.events import GenerationAnswered, GenerationRequested, InternalEvent
+from assay.events import GenerationAnswered, GenerationRequested
 from assay_gate.chain import computes_after
 from assay_gate.process import Process
 from assay_gate.process_registry import ProcessRegistry
+from assay_gate.rules.ruleset import WorkerNeeded, without_worker
 from assay_runtime.failures import DeadLetter
 from assay_runtime.records import Delivery
 from assay_runtime.seals import TRUSTING, Seals
 from assay_runtime.stage import Outcome
-from services.validator.domain.acceptance import accepted_events
-from services.validator.domain.endings import Overrides, consequence, rejected_events
+from services.validator.domain.endings import Overrides
+from services.validator.domain.fitting import Sized, following
 from services.validator.domain.judgement import is_shadow, judge, step_of
 from services.validator.settings import ValidatorSection
 
@@ -63,18 +65,19 @@ class ValidatorHandler:
             self._computing = None
 
     def waiting(self) -> str | None:
-        """Whose expression steps this batch has been computing for long; None: nobody's."""
+        """Whose expressions this batch has been computing for long; None: nobody's."""
         if self._computing is None or time.monotonic() - self._computing[1] < _LONG_S:
             return None
-        return f"expression steps of process {self._computing[0]} take long"
+        return f"expressions of process {self._computing[0]} take long"
 
     async def _outcome(self, delivery: Delivery[GenerationAnswered]) -> Outcome:
-        """Expression steps are computed in a thread, because their worker may take its whole time
-        limit; everything else takes less than a thread costs."""
+        """Expression steps and the rules that need the worker are computed in a thread, because it
+        may take its whole time limit; everything else takes less than a thread costs."""
         try:
             process = self._process_of(delivery)
             if not computes_after(process, step_of(delivery.event)):
-                return self(delivery)
+                with contextlib.suppress(WorkerNeeded):
+                    return without_worker(self, delivery)
             self._computing = self._computing or (process.id, time.monotonic())
             return await asyncio.to_thread(self, delivery)
         except DeadLetter as reason:
@@ -89,11 +92,7 @@ class ValidatorHandler:
         meta = answered.meta.caused_by(delivery.id, delivery.value)
         if is_shadow(answered, process):
             meta = meta.model_copy(update={"shadow": True})
-        if verdict.accepted:
-            events = accepted_events(answered, meta, process, verdict)
-        else:
-            follows = consequence(answered, process, self._overrides)
-            events = rejected_events(answered, meta, process, verdict, follows)
+        verdict, follows = following(answered, meta, process, verdict, self._overrides)
         ANSWERS.labels(process.id, "accepted" if verdict.accepted else verdict.stage).inc()
         log.info(
             "answer_judged",
@@ -108,14 +107,17 @@ class ValidatorHandler:
             stage=verdict.stage,
             rules=[error["rule"] for error in verdict.errors][:5],
             repairs=len(verdict.repairs),
-            follows=[topic for topic, _ in events],
+            follows=[made.topic for made in follows],
         )
-        return [self._message(topic, event, delivery.id) for topic, event in events]
+        return [self._message(made, delivery.id) for made in follows]
 
-    def _message(self, topic: str, event: InternalEvent, parent_id: str) -> Message:
+    def _message(self, made: Sized, parent_id: str) -> Message:
         """A request is sealed where the one that led to it was: what a client asked for is not
         the services' own after one answer."""
-        message = emit(event, topic=topic, source=SOURCE, parent_id=parent_id)
+        event = made.event
+        message = emit(
+            event, topic=made.topic, source=SOURCE, parent_id=parent_id, value=made.value
+        )
         own = isinstance(event, GenerationRequested) and not event.meta.unsealed
         return self._seals.put(message) if own else message
 

@@ -6,26 +6,17 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 from assay.events import GenerationAccepted
-from assay_gate.process import Process, ProcessError, load_registry
+from assay_gate.process import Process, ProcessError
 from assay_gate.process_registry import ProcessRegistry
 from assay_gate.schema import Schema
 from assay_gate.verdict import Problem
 from assay_runtime.settings import SettingsError
 from services.ingest.store import RequestStore
 
-_SETTING = "ASSAY_INGEST__PROCESSES"
-
-
-def read_processes(root: Path) -> ProcessRegistry:
-    """Every process under `root`; SettingsError names the folder, file and key of a mistake."""
-    try:
-        return load_registry(root)
-    except (ProcessError, OSError) as error:
-        raise SettingsError(f"{_SETTING}: {error}") from error
+SETTING = "ASSAY_INGEST__PROCESSES"
 
 
 @asynccontextmanager
@@ -42,7 +33,7 @@ async def versions_in_use(store: RequestStore, processes: ProcessRegistry) -> As
         try:
             ProcessRegistry(processes, used)
         except ProcessError as error:
-            raise SettingsError(f"{_SETTING}: {error}") from error
+            raise SettingsError(f"{SETTING}: {error}") from error
         if used.keys() >= processes.versions.keys():
             break
         await store.use_versions(processes.versions, time.time_ns() // 1_000_000)

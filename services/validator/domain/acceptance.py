@@ -41,7 +41,7 @@ def accepted_events(
         return [*accepted, (GenerationRequested.type, request)]
     if isinstance(found, Failed):
         accepted = _accepted(answered, meta, verdict, verdict.value, final=False)
-        return [*accepted, (GenerationRejected.type, _failed(found, meta, unit))]
+        return [*accepted, (GenerationRejected.type, failed_step(found, meta, unit))]
     if may_be_signed(answered, process):
         score = validated_score(answered, meta, verdict.value, repairs=verdict.repairs)
         return [(WalletScoreValidated.type, score)]
@@ -92,8 +92,8 @@ def _accepted(
     return [(GenerationAccepted.type, event)]
 
 
-def _failed(failed: Failed, meta: Meta, unit: str) -> GenerationRejected:
-    """The end at an expression step: no answer is to blame, and a repeat would compute the same."""
+def failed_step(failed: Failed, meta: Meta, unit: str) -> GenerationRejected:
+    """The end at a step behind the answer: a repeat of it would fail as well."""
     return GenerationRejected(
         meta=meta.model_copy(update={"step": failed.step, "attempt": 1}),
         terminal=True,

@@ -48,16 +48,17 @@ class Consequence:
 
 
 def consequence(
-    answered: GenerationAnswered, process: Process, overrides: Overrides
+    answered: GenerationAnswered, process: Process, overrides: Overrides, *, last: bool = False
 ) -> Consequence:
     """Retry while attempts are left; an endpoint that is away is not asked again (SPEC S1.5), and
-    an expression step before the question would fail again."""
+    an expression step before the question would fail again. `last`: no further attempt can be
+    asked."""
     if answered.error is not None and answered.error.code == EXPRESSION_FAILED:
         return Consequence(ends_as="rejected")
     reason: FallbackReason = "answers_rejected"
     if answered.outcome == "unavailable":
         reason = "provider_unavailable"
-    elif answered.meta.attempt < process.attempts_of(step_of(answered)):
+    elif not last and answered.meta.attempt < process.attempts_of(step_of(answered)):
         return Consequence(retry=answered.meta.attempt + 1)
     policy: str = process.exhausted.get(reason, "reject")
     if process.result != SCORE_RESULT:

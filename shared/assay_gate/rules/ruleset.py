@@ -8,10 +8,11 @@ A rule whose `when` is false, or names fields that do not exist, is skipped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from assay_gate.config import GateConfig
 from assay_gate.rules import checks, template
@@ -21,6 +22,24 @@ from assay_gate.rules.shape import rule_problems
 from assay_gate.verdict import GateError, Problem, problem
 
 _EXHAUSTED = frozenset(("Timeout", "WorkerDied", "MemoryError"))
+_WORKER_BARRED = ContextVar("assay_rules_worker_barred", default=False)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class WorkerNeeded(Exception):
+    """The worker would have to be waited for; raised in `without_worker` only."""
+
+
+def without_worker(judge: Callable[P, T], *args: P.args, **named: P.kwargs) -> T:
+    """What `judge` returns; rules that it checks raise WorkerNeeded instead of waiting for the
+    worker, which may take `rule_seconds`. An event loop then has them judged in a thread."""
+    token = _WORKER_BARRED.set(True)
+    try:
+        return judge(*args, **named)
+    finally:
+        _WORKER_BARRED.reset(token)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +94,13 @@ class Rules:
                 errors.append(found)
         return errors, warnings
 
-    def warm(self) -> None:
-        """Starts the worker before the first unit needs it, if any rule may."""
-        if any(rule.plain is None for rule in self._rules):
-            self._sandbox.evaluate([], {}, "")
-
     def _outcomes(self, record: Mapping[str, Any], unit_id: str) -> list[Outcome | None]:
         """One outcome for each rule; None where a rule before it used up the time."""
         outcomes: list[Outcome | None] = [_in_process(rule, record) for rule in self._rules]
         open_rules = [index for index, outcome in enumerate(outcomes) if outcome is None]
         if open_rules:
+            if _WORKER_BARRED.get():
+                raise WorkerNeeded
             tasks = [self._rules[index].task() for index in open_rules]
             replies = self._sandbox.evaluate(tasks, record, unit_id)
             for index, reply in zip(open_rules, replies, strict=False):

@@ -11,7 +11,7 @@ import pytest
 
 from assay_gate import GateConfig, GateError, Rules
 from assay_gate.rules import evaluate_expressions, rule_problems, syntax_problem
-from assay_gate.rules.ruleset import _sandbox
+from assay_gate.rules.ruleset import WorkerNeeded, _sandbox, without_worker
 
 SEED: dict[str, Any] = {
     "required": ["personality_consistency"],
@@ -214,6 +214,22 @@ def test_a_killed_worker_is_replaced() -> None:
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     assert rules.check({}) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("expr", "needs"),
+    [("a > 0", False), ("[v for v in [a]] == [1]", True), ("missing > 1", True)],
+)
+def test_the_worker_can_be_done_without(expr: str, needs: bool) -> None:
+    """DESIGN §3: for an event loop, which must not wait; a record decides, not the rule alone."""
+    rules = Rules({"rules": [{"name": "r", "expr": expr}]})
+    if needs:
+        with pytest.raises(WorkerNeeded):
+            without_worker(rules.check, {"a": 1}, "u")
+    else:
+        assert without_worker(rules.check, {"a": 1}, "u") == ([], [])
+    errors, _ = rules.check({"a": 1}, "u")
+    assert [e["rule"] for e in errors] == (["r"] if "missing" in expr else [])
 
 
 def test_what_rules_print_does_not_disturb_the_answers() -> None:

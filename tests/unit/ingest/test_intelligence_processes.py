@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from assay_runtime.processes import read_registry
 from assay_runtime.settings import SettingsError
 from services.ingest.app import build
-from services.ingest.intelligence.processes import read_processes, versions_in_use
+from services.ingest.intelligence.processes import SETTING, versions_in_use
 from services.ingest.settings import IngestSection, IngestSettings
 from services.ingest.store import RequestStore
 
@@ -24,7 +25,7 @@ def root(tmp_path: Path) -> Path:
 
 
 async def started(store: RequestStore, root: Path) -> None:
-    async with versions_in_use(store, read_processes(root)):
+    async with versions_in_use(store, read_registry(str(root), SETTING)):
         pass
 
 
@@ -106,4 +107,4 @@ def test_a_mistake_in_a_folder_is_a_setting_that_cannot_be_used(root: Path) -> N
     ):
         build(IngestSettings(ingest=IngestSection(processes=str(root))))
     with pytest.raises(SettingsError, match="ASSAY_INGEST__PROCESSES"):
-        read_processes(root / "nowhere")
+        read_registry(str(root / "nowhere"), SETTING)

@@ -264,5 +264,5 @@ def test_long_computing_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(ValidatorHandler, "__call__", looked)
     event = answered({"cards": [1]}, process=process, step="a", input={})
     asyncio.run(handler.handle([delivery(event)]))
-    assert said == [f"expression steps of process {process.id} take long"]
+    assert said == [f"expressions of process {process.id} take long"]
     assert handler.waiting() is None
