@@ -14,11 +14,29 @@ from typing import Any
 from aiokafka import TopicPartition
 from aiokafka.consumer import consumer, fetcher
 
-# Of values. Two hundred of the 40 KB that a wallet usually has.
+# Of records as they stand in their batches, with keys and headers. Two hundred of the 40 KB that
+# a wallet usually has.
 POLL_BYTES = 8_388_608
 
-# What the poll under way may still take; a record that passes the bound is its last.
-_room: ContextVar[list[int]] = ContextVar("room")
+# What the poll under way may still take apart; the record that passes the bound is its last.
+_room: ContextVar[list[int] | None] = ContextVar("room", default=None)
+
+
+class NoRoom(Exception):
+    """The batch waits for others that lie open; the next poll asks for it again."""
+
+
+def charge(size: int) -> None:
+    """So many bytes are taken apart for the poll under way. What one poll leaves of them is free
+    for the next, so that a record costs no counting."""
+    room = _room.get()
+    if room is not None:
+        room[0] -= size
+
+
+def under_way() -> bool:
+    """Whether a poll asks, which can do without a batch that must wait."""
+    return _room.get() is not None
 
 
 class _FetchResult(fetcher.FetchResult):  # type: ignore[misc]
@@ -27,21 +45,23 @@ class _FetchResult(fetcher.FetchResult):  # type: ignore[misc]
     def getall(self, max_records: int | None = None) -> list[Any]:
         if not self.check_assignment(self._topic_partition) or not self.has_more():
             return []
-        room = _room.get()
+        room = _room.get() or [POLL_BYTES]
         taken: list[Any] = []
         if room[0] <= 0:
             return taken
-        left = room[0]
-        for record in self._partition_records:
-            taken.append(record)
-            left -= len(record.value or b"")
-            if left <= 0 or len(taken) == max_records:
-                self._update_position()
-                break
-        else:
-            self._update_position()
+        read_out = False
+        try:
+            for record in self._partition_records:
+                taken.append(record)
+                if len(taken) == max_records or room[0] <= 0:
+                    break
+            else:
+                read_out = True
+        except NoRoom:
+            self._partition_records.again()
+        self._update_position()
+        if read_out:
             self._partition_records = None
-        room[0] = left
         return taken
 
 

@@ -24,6 +24,11 @@ class _PartitionRecords(fetcher.PartitionRecords):  # type: ignore[misc]
         iterator: Iterator[Any] = self._records_iterator
         return iterator
 
+    def again(self) -> None:
+        """Go on with a batch that had to wait; saying so has ended the iterator."""
+        self._records.again()
+        self._records_iterator = self._unpack_records()
+
     def _consumer_record(self, tp: Any, record: Any) -> Any:
         if self._key_deserializer is not as_records:
             return super()._consumer_record(tp, record)

@@ -32,7 +32,7 @@ from assay_runtime import metrics
 from assay_runtime.failures import Stop
 from assay_runtime.intake import Intake
 from assay_runtime.lanes import Lanes
-from assay_runtime.records import Position, Record
+from assay_runtime.records import Position, Record, size_of
 from assay_runtime.shares import Shares
 from assay_runtime.stage import Stage
 from assay_runtime.window import Ticket
@@ -52,14 +52,14 @@ _WEIGHT = 1 / 16
 
 
 def _size(item: _Item) -> int:
-    return len(item[1].value or b"")
+    return size_of(item[1])
 
 
 class LaneEngine:
     """`slots` records run at once; records of one key queue in that key's lane until the outputs
     of the one before them are sent.
 
-    Intake is bounded by 32 MB of values, by `4 × slots` admitted records and by a share of those
+    Intake is bounded by 32 MB of records, by `4 × slots` admitted records and by a share of those
     per partition, read round-robin: one fetch brings up to a megabyte of one partition, which would
     fill the window and leave the other partitions' keys idle (research §6). Records of `first`
     topics go ahead.

@@ -4,19 +4,31 @@ aiokafka decodes header names strictly, so one such record, which any client can
 every consumer of its partition for good. A batch that fails for this reason is read a second time
 by aiokafka's own Python parser with undecodable bytes replaced. Of a batch that cannot be
 decompressed, or only beyond all bounds, one record without key and value is read, at its last
-offset, with the reason in the header `assay.unreadable`.
+offset, with the reason in the header `assay.unreadable`; so is a record whose headers alone are
+beyond them.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterator
 from typing import Any
 
 from aiokafka.consumer import fetcher
-from aiokafka.record.default_records import _DefaultRecordBatchPy, _DefaultRecordPy
-from aiokafka.record.memory_records import MemoryRecords, _MemoryRecordsPy
+from aiokafka.record.default_records import (
+    DefaultRecordBatch,
+    _DefaultRecordBatchPy,
+    _DefaultRecordPy,
+)
+from aiokafka.record.memory_records import MemoryRecords
 
-from assay_runtime.bounded_decompression import BatchUnreadable
+from assay_runtime.bounded_decompression import SMALL_BYTES, BatchUnreadable, Decompressed
+from assay_runtime.bounded_polls import charge
+from assay_runtime.large_batches import LargeBatch
+
+# Of a batch in any format.
+_LENGTH_AT, _MAGIC_AT = 8, 16
+_LENGTH = struct.Struct(">i")
 
 
 class _LenientBytes(bytearray):
@@ -38,12 +50,13 @@ class _LenientBatch(_DefaultRecordBatchPy):  # type: ignore[misc]
 
 
 class _Batch:
-    """aiokafka's batch, except for how its records are iterated."""
+    """aiokafka's batch, except for how its records are iterated: one at a time, so that no more
+    of them is in memory than is asked for."""
 
-    def __init__(self, strict: Any, raw: bytes, index: int) -> None:
+    def __init__(self, strict: Any, wire: memoryview) -> None:
         self._strict = strict
-        self._raw = raw
-        self._index = index
+        self._wire = wire
+        self._large: LargeBatch | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._strict, name)
@@ -52,12 +65,28 @@ class _Batch:
         return next(self._strict)
 
     def __iter__(self) -> Iterator[Any]:
-        try:
-            return iter(list(self._strict))
-        except UnicodeDecodeError:
-            return iter(_LenientBatch(self._slice()))
-        except BatchUnreadable as reason:
-            return iter([self._unreadable(str(reason))])
+        if self._large is None:
+            try:
+                iter(self._strict)  # decompresses
+            except BatchUnreadable as reason:
+                return iter([self._unreadable(str(reason))])
+            except Decompressed as found:
+                self._large = LargeBatch(self._wire, found)
+            else:
+                size = len(self._wire)
+                old = self._wire[_MAGIC_AT] < 2
+                if size <= SMALL_BYTES or old or self._strict.compression_type:
+                    charge(size)
+                    return _records(self._strict, self._wire)
+                self._large = LargeBatch(self._wire, None)
+        return self._pieces(self._large)
+
+    def validate_crc(self) -> bool:
+        return self._large is not None or bool(self._strict.validate_crc())
+
+    def _pieces(self, large: LargeBatch) -> Iterator[Any]:
+        for piece in large.pieces():
+            yield from _records(DefaultRecordBatch(piece), piece)
 
     def _unreadable(self, reason: str) -> Any:
         strict = self._strict
@@ -67,31 +96,50 @@ class _Batch:
             offset, strict.max_timestamp, strict.timestamp_type, None, None, headers
         )
 
-    def _slice(self) -> bytearray:
-        records = _MemoryRecordsPy(self._raw)
-        for _ in range(self._index):
-            records._cache_next()
-        return bytearray(records._next_slice)
+
+def _records(strict: Any, wire: bytes | memoryview) -> Iterator[Any]:
+    record: Any = None
+    try:
+        for record in strict:
+            yield record
+    except UnicodeDecodeError:
+        for other in _LenientBatch(wire):
+            if record is None or other.offset > record.offset:
+                yield other
 
 
 class LenientRecords:
     """In place of aiokafka's MemoryRecords: the batches of one fetched partition."""
 
     def __init__(self, raw: bytes) -> None:
-        self._raw = raw
+        self._raw = memoryview(raw)
         self._strict = MemoryRecords(raw)
-        self._index = -1
+        self._at = 0
+        self._last: _Batch | None = None
+        self._waiting: _Batch | None = None
 
     def size_in_bytes(self) -> int:
         return int(self._strict.size_in_bytes())
 
     def has_next(self) -> bool:
-        return bool(self._strict.has_next())
+        return self._waiting is not None or bool(self._strict.has_next())
 
     def next_batch(self) -> _Batch | None:
-        batch = self._strict.next_batch()
-        self._index += 1
-        return None if batch is None else _Batch(batch, self._raw, self._index)
+        if self._waiting is not None:
+            self._last, self._waiting = self._waiting, None
+            return self._last
+        strict = self._strict.next_batch()
+        if strict is None:
+            return None
+        start = self._at
+        (length,) = _LENGTH.unpack_from(self._raw, start + _LENGTH_AT)
+        self._at = start + _LENGTH_AT + _LENGTH.size + length
+        self._last = _Batch(strict, self._raw[start : self._at])
+        return self._last
+
+    def again(self) -> None:
+        """The batch that was given last comes next, from where it stands."""
+        self._waiting = self._last
 
 
 def install() -> None:

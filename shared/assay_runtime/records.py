@@ -65,6 +65,12 @@ class Record(NamedTuple):
         return span_after(None)
 
 
+def size_of(record: ConsumerRecord | Record) -> int:
+    """Bytes of key, value and headers."""
+    headers = sum(len(name) + len(value or b"") for name, value in record.headers)
+    return len(record.key or b"") + len(record.value or b"") + headers
+
+
 class Delivery(NamedTuple, Generic[E]):
     """A decoded record: its event, its CloudEvents attributes, this hop's span."""
 

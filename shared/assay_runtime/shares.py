@@ -12,7 +12,7 @@ _BYTES = 33_554_432
 
 
 class Shares:
-    """`cap` records in all, shared evenly over the assigned partitions, and 32 MB of values.
+    """`cap` records in all, shared evenly over the assigned partitions, and 32 MB of them.
 
     Reading pays only where a quarter of a share, and of the cap, is free: the lanes hold a
     reserve of three times the slots, so no slot stands empty meanwhile.

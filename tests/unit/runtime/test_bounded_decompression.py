@@ -9,6 +9,7 @@ from typing import Any
 
 import cramjam
 import pytest
+from aiokafka.codec import snappy_encode
 from aiokafka.record.default_records import DefaultRecordBatch, DefaultRecordBatchBuilder
 
 from assay_runtime import consumer
@@ -44,7 +45,7 @@ def test_what_is_within_the_bound_is_read_as_ever(codec: int) -> None:
     assert [row[2] for row in read(batch(0, codec, *values))] == values
 
 
-@pytest.mark.parametrize("codec", [1, 3, 4], ids=["gzip", "lz4", "zstd"])
+@pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
 def test_a_bomb_is_one_record_that_says_so(codec: int) -> None:
     """At the batch's last offset, so that nothing of it seems unread; the rest is untouched."""
     raw = batch(0, codec, b"a") + batch(1, codec, b"b", BOMB) + batch(3, codec, b"c")
@@ -60,9 +61,21 @@ def test_a_bomb_is_one_record_that_says_so(codec: int) -> None:
 
 def test_what_is_no_compressed_data_is_said_too() -> None:
     decoders = sys.modules[DefaultRecordBatch.__module__]
-    for name in ("zstd_decode", "lz4_decode", "gzip_decode"):
+    for name in ("zstd_decode", "lz4_decode", "gzip_decode", "snappy_decode"):
         with pytest.raises(BatchUnreadable):
             getattr(decoders, name)(b"no such thing")
+
+
+@pytest.mark.parametrize("damage", [b"\0\0\0", b"\xff\xff\xff\xfc", b"\0\0\0\x04abcd", b"\0\0\1\0"])
+def test_blocks_of_snappy_that_are_none(damage: bytes) -> None:
+    """Cut off, of a length below none, of other bytes, longer than what there is."""
+    decoders: Any = sys.modules[DefaultRecordBatch.__module__]
+    whole = snappy_encode(b"a" * 100_000, xerial_blocksize=1_000)
+    assert decoders.snappy_decode(whole) == b"a" * 100_000
+    with pytest.raises(BatchUnreadable):
+        decoders.snappy_decode(whole + damage)
+    raw = bytes(cramjam.snappy.compress_raw(b"one block"))
+    assert decoders.snappy_decode(raw) == b"one block"
 
 
 def test_gzip_of_two_members() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from aiokafka import TopicPartition
 
+from assay_runtime import retry_intake
 from assay_runtime.retry_intake import DueConsumer
 
 A, B = TopicPartition("t.svc.retry.1", 0), TopicPartition("t.svc.retry.2", 0)
@@ -20,6 +21,8 @@ class Raw:
 
     offset: int
     due_s: float
+    value: bytes | None = None
+    key: bytes | None = None
 
     @property
     def headers(self) -> Any:
@@ -169,3 +172,68 @@ async def test_a_cancelled_wait_has_taken_nothing(clock: Clock) -> None:
         await waiting
     clock.now = 1_010
     assert offsets(await consumer.getmany(timeout_ms=5)) == {A: [0]}
+
+
+SHARE = retry_intake._HELD_BYTES // 2
+
+
+def held_bytes(consumer: DueConsumer) -> int:
+    return sum(len(raw.value or b"") for held in consumer._held.values() for _, raw in held)
+
+
+async def read_in_time(consumer: DueConsumer, clock: Clock, until: float) -> list[Any]:
+    """When which records were handed out, with a poll each second."""
+    found: list[Any] = []
+    while clock.now < until:
+        for tp, batch in (await consumer.getmany(timeout_ms=0, max_records=4)).items():
+            found += [(tp, raw.offset, clock.now) for raw in batch]
+        assert held_bytes(consumer) <= 2 * SHARE
+        clock.now += 1
+    return found
+
+
+@pytest.mark.parametrize("size", [SHARE // 3, SHARE + 1], ids=["three fit in", "not even one"])
+async def test_what_waits_is_bounded_in_bytes(clock: Clock, size: int) -> None:
+    """The rest stays with the broker; all of it comes, in order, and when it is due."""
+    value = bytes(size)
+    logs = Logs({tp: [Raw(n, 1_010 + 5 * n, value) for n in range(8)] for tp in (A, B)})
+    consumer = DueConsumer(logs, 300, clock, clock)
+    found = await read_in_time(consumer, clock, 1_050)
+    for tp in (A, B):
+        own = [(offset, at) for place, offset, at in found if place == tp]
+        assert own == [(n, 1_010 + 5 * n) for n in range(8)]
+    assert not consumer.holds_back
+
+
+async def test_what_is_left_with_the_broker_is_not_fetched_before_it_is_due(clock: Clock) -> None:
+    """Else it would be read over and over; nor is it passed, or a stall."""
+    logs = Logs({A: [Raw(0, 1_010, bytes(3 * SHARE))], B: []})
+    consumer = DueConsumer(logs, 300, clock, clock)
+    for _ in range(3):
+        assert await consumer.getmany(timeout_ms=0) == {}
+    assert [A in asked for asked in logs.asked] == [True, False, False]
+    assert (consumer.holds_back, logs.at[A]) == (True, 0)
+    clock.now = 1_010
+    assert not consumer.holds_back, "from now on it is work left undone"
+    assert offsets(await consumer.getmany(timeout_ms=0)) == {A: [0]}
+
+
+async def test_what_is_left_with_the_broker_waits_once(clock: Clock) -> None:
+    """Whoever wrote it may have a clock that is ahead: its longest wait does not begin anew."""
+    logs = Logs({A: [Raw(n, 999_999, bytes(3 * SHARE)) for n in range(6)], B: []})
+    consumer = DueConsumer(logs, 60, clock, clock)
+    found = await read_in_time(consumer, clock, 1_130)
+    assert found == [(A, n, 1_060 if n < 4 else 1_121) for n in range(6)]
+    assert logs.at[A] == 6
+
+
+async def test_what_is_left_with_the_broker_is_forgotten_with_its_partition(clock: Clock) -> None:
+    logs = Logs({A: [Raw(0, 1_010, bytes(3 * SHARE))], B: []})
+    consumer = DueConsumer(logs, 300, clock, clock)
+    await consumer.getmany(timeout_ms=0)
+    logs.revoked.add(A)
+    await consumer.getmany(timeout_ms=0)
+    assert not consumer.holds_back
+    logs.revoked.clear()
+    logs.records[A] = [Raw(0, 900)]
+    assert offsets(await consumer.getmany(timeout_ms=0)) == {A: [0]}
