@@ -87,8 +87,7 @@ def test_cuts_that_overlap_end_apart(network: CutNetwork, broker: Broker) -> Non
             for port in (broker.port, door)
         ]
 
-    with ExitStack() as narrow:
-        narrow.enter_context(network.cut([door]))
+    with network.cut([door]):
         with network.cut(requests=False):
             assert answering() == [False, False]
         assert answering() == [True, False]

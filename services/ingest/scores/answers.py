@@ -33,6 +33,7 @@ _STATUS = {
     "aggregator_rubbish": 502,
     "aggregator_refused": 502,
     "wallet_unknown": 404,
+    "request_too_large": 413,
     "handler_failed": 500,
     "output_too_large": 500,
     "envelope": 500,
