@@ -47,7 +47,7 @@ def build(settings: EvidenceSettings) -> Service:
         handler=handler,
         max_records=section.batch,
         keeps_dead_letters=False,
-        stored_positions=handler.positions,
+        stored_positions=handler,
     )
     return Service(
         name=NAME,

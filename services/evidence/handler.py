@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import structlog
 from prometheus_client import Counter
@@ -74,6 +74,10 @@ class EvidenceHandler:
         names = {self._stored(position): position for position in wanted}
         found = await self._store.positions(names)
         return {names[stored]: offset for stored, offset in found.items()}
+
+    async def pass_over(self, positions: Mapping[Position, int]) -> None:
+        """Go on behind what retention removed."""
+        await self._store.append([], {self._stored(p): at for p, at in positions.items()})
 
     def _stored(self, position: Position) -> Position:
         """The position's name in the store: offsets start anew with each incarnation."""

@@ -14,7 +14,8 @@ from fastapi import Request
 from assay.envelope import Message
 from assay.ids import request_id
 from assay.submission import SubmissionError
-from assay_runtime.failures import Stop
+from assay.topics import catalogue
+from assay_runtime.failures import DeadLetter, Stop
 from assay_runtime.publisher import Publisher
 from assay_runtime.tracing import new_trace, parse_traceparent
 from services.ingest.results import Waiting
@@ -22,6 +23,7 @@ from services.ingest.store import Known, Owner, RequestStore
 
 log = structlog.get_logger()
 
+_MOST_BYTES = {topic.name: topic.max_bytes for topic in catalogue()}
 _MAX_KEY = 255
 _PUBLISH_S = 10.0
 
@@ -81,6 +83,9 @@ class Asking:
         DeadLetter, with nothing announced, for a message that its topic would not take.
         """
         self._publisher.check(message)
+        if (size := len(message.value)) > (most := _MOST_BYTES[message.topic]):
+            reason = f"the event has {size:,} bytes; {message.topic} takes {most:,}"
+            raise DeadLetter(reason, code="output_too_large")  # as its reader would refuse it
         now_ms = time.time_ns() // 1_000_000
         known = await self._store.announce(
             asked.identity, asked.content_sha256, now_ms, asked.owner

@@ -14,6 +14,7 @@ from assay_runtime import (
     fenced_commits,
     fetched_records,
     lenient_records,
+    metadata_updates,
 )
 from assay_runtime.settings import KafkaSection
 
@@ -22,6 +23,7 @@ lenient_records.install()
 fetched_records.install()
 bounded_polls.install()
 fenced_commits.install()
+metadata_updates.install()
 
 # `busy_stall_s` replaces the poll interval, which would throw a waiting window out of its group.
 _POLL_INTERVAL_MS = 86_400_000

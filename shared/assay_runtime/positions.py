@@ -89,7 +89,10 @@ class Positions:
             self._tell(shown(away) if away else None)
         if self.settled:
             return
-        if self._overtaken or not self._window.positions():
+        # A poll would only meet again what is overtaken, if it is led.
+        if self._overtaken.difference(leaderless(consumer, self._overtaken)) or (
+            not self._window.positions()
+        ):
             await asyncio.sleep(_RETRY_S)
         else:
             self._next_try = time.monotonic() + _RETRY_S  # the others are read meanwhile
@@ -115,6 +118,7 @@ class Positions:
             consumer.seek(TopicPartition(*position), offset)
         self._window.assign(found.start, found.committed, found.finished)
         self._new.difference_update(found.start)
+        await self._starting.told(found)
 
     async def _pass_gaps(self, consumer: Any) -> None:
         """Go on behind what retention removed; what is in flight stays in flight."""
@@ -135,6 +139,7 @@ class Positions:
             else:
                 self._window.skip(position, onward)
             self._overtaken.discard(position)
+        await self._starting.told(found)
 
     def rewind(self, consumer: Any) -> None:
         """Go back to what was admitted last, everywhere."""

@@ -14,12 +14,13 @@ from prometheus_client import Counter
 
 from assay.envelope import Message
 from assay.topics import catalogue
-from assay_runtime import compression, metrics
+from assay_runtime import compression, metadata_updates, metrics
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.record_batches import Outgoing, RecordBatches, Sent, with_trace
 from assay_runtime.settings import KafkaSection
 
 compression.install()
+metadata_updates.install()
 log = structlog.get_logger()
 
 _FLUSH_S = 5.0

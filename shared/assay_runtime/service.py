@@ -89,6 +89,7 @@ async def run(service: Service, settings: Settings) -> None:
             health.note("service", "stopping")
             # What still starts must not go on behind the back of what is stopped.
             await _end([starting], sys.exception())
+            tasks.discard(starting)
             await _stop(running, service.drain_s)
             server.should_exit = True
             await asyncio.wait([serving], timeout=_HTTP_END_S)

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import structlog
 from aiokafka import TopicPartition
 
 from assay_runtime import metrics
 from assay_runtime.consumer import committed_offsets
-from assay_runtime.failures import Stop
+from assay_runtime.failures import Pause, Stop
 from assay_runtime.finished import Finished, from_metadata
 from assay_runtime.records import Position
 from assay_runtime.settings import KafkaSection
 
 log = structlog.get_logger()
 
-StoredPositions = Callable[[Collection[Position]], Awaitable[Mapping[Position, int]]]
+
+class StoredPositions(Protocol):
+    """Where a sink keeps the offsets to read next, beside its rows; Pause while that is away."""
+
+    async def positions(self, wanted: Collection[Position]) -> Mapping[Position, int]:
+        """Those that it has."""
+        ...
+
+    async def pass_over(self, positions: Mapping[Position, int]) -> None:
+        """Keep where reading goes on behind a gap; where it stands further on already, nothing."""
+        ...
+
 
 # A broker that has just come back may know less of its log than was committed; ask again.
 _BEYOND_TRIES = 3
@@ -78,7 +89,7 @@ class StartingPositions:
         Raises KafkaError, Pause while the store of positions is away.
         """
         tps = [TopicPartition(*position) for position in wanted]
-        stored = await self._stored_positions(wanted) if self._stored_positions else {}
+        stored = await self._stored_positions.positions(wanted) if self._stored_positions else {}
         lows, ends, group = await asyncio.gather(
             consumer.beginning_offsets(tps),
             consumer.end_offsets(tps),
@@ -169,6 +180,16 @@ class StartingPositions:
                 f"{sum(lost.values())} records were removed by retention before they were read; "
                 f"set ASSAY_KAFKA__OVERRUN=continue to go on without them ({places})"
             )
+
+    async def told(self, found: Found) -> None:
+        """What was lost is known by now: a sink's store passes it, or the next start would find
+        it again where no record has come since."""
+        if not found.lost or self._stored_positions is None:
+            return
+        try:
+            await self._stored_positions.pass_over({gap.position: gap.low for gap in found.lost})
+        except Pause as outage:
+            log.warning("gaps_not_stored", pipeline=self._pipeline, error=str(outage))
 
     def _tell_lost(self, position: Position, count: int) -> None:
         metrics.OVERRUN.labels(self._pipeline).inc(count)

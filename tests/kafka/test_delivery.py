@@ -242,13 +242,17 @@ async def test_stored_positions_behind_the_committed_ones(bootstrap: str, names:
     before = await rig.ends(bootstrap, names.source)
     asked: list[Any] = []
 
-    async def stored(wanted: Any) -> dict[Any, int]:
-        if not asked:
-            asked.append(wanted)
-            raise Pause("store", "not yet")
-        return {p: before[p.partition] // 2 for p in wanted if p.partition != 1}
+    class Store:
+        async def positions(self, wanted: Any) -> dict[Any, int]:
+            if not asked:
+                asked.append(wanted)
+                raise Pause("store", "not yet")
+            return {p: before[p.partition] // 2 for p in wanted if p.partition != 1}
 
-    again = rig.pipeline(names, "batch", rig.forwarding(names.sink), stored_positions=stored)
+        async def pass_over(self, positions: Any) -> None:
+            raise AssertionError("nothing was lost")
+
+    again = rig.pipeline(names, "batch", rig.forwarding(names.sink), stored_positions=Store())
     kept = {p: end // 2 if p != 1 else 0 for p, end in before.items()}
     expected = 80 + sum(before.values()) - sum(kept.values())
     async with rig.running(bootstrap, again):

@@ -39,6 +39,9 @@ _CODES = {
     503: "UNAVAILABLE",
 }
 _BODY_STATUS = {"too_slow": 408, "too_large": 413, "busy": 503}
+# The scorer's code for a request that its topic does not take, and the validator's rule for one
+# that could not be asked.
+_TOO_LARGE = "request_too_large"
 # Dead letters of a scorer or validator whose process folder is not the one here.
 _OTHER_FOLDER = ("unknown_process", "unknown_process_version", "process_unknown")
 
@@ -122,9 +125,14 @@ def _failure(status: str, outcome: Mapping[str, Any]) -> ApiError:
         )  # fmt: skip
     if status == "rejected":
         message = "Failed to generate valid response after retry"
-        if any(error.get("rule") == EXPRESSION_FAILED for error in outcome.get("errors", ())):
+        rules = {error.get("rule") for error in outcome.get("errors", ())}
+        if EXPRESSION_FAILED in rules:
             message = "A step that computes fields failed on this input"
+        elif _TOO_LARGE in rules:
+            message = "With this input the next question to the model would be too large"
         return ApiError(500, "OUTPUT_VALIDATION_FAILED", message, issues=issues)
+    if code == _TOO_LARGE:
+        return ApiError(413, "PAYLOAD_TOO_LARGE", "The request is too large", reason=code)
     if code == "invalid_input":
         for each in issues:
             each["path"] = each["path"][1:]  # the event's field `input`

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 import structlog
 
+from services.scorer.adapters.slow_start import SlowStart
 from services.scorer.domain.availability import Availability, Policy, State
 from services.scorer.domain.own_failures import REPEATS, Answers, OwnFailures
 from services.scorer.domain.provider import (
@@ -26,6 +27,9 @@ from services.scorer.domain.provider import (
 )
 
 log = structlog.get_logger()
+
+# In intervals of probes: how long a call that goes alone keeps the others waiting.
+_TURN = 5
 
 
 class Endpoint:
@@ -49,6 +53,7 @@ class Endpoint:
         self._availability = Availability(policy)
         self._policy = policy
         self._answers = Answers()
+        self._slow_start = SlowStart(_TURN * policy.probe_initial_s, clock)
         self._slot_count = slots
         self._slots = asyncio.Semaphore(slots)
         self._clock = clock
@@ -74,7 +79,7 @@ class Endpoint:
         own = OwnFailures(self._slot_count, self._policy.patience_s)
         while True:
             await self._admitted()
-            async with self._slots:
+            async with self._slots, self._slow_start.turn() as alone:
                 if not self._is(State.CLOSED):
                     continue
                 asked_at = self._clock()
@@ -88,7 +93,7 @@ class Endpoint:
                         raise ModelServerError(message, seconds=error.seconds) from error
                 except ModelUnavailable as error:
                     self._note(self._availability.call_failed(self._clock()), str(error))
-                    if own.enough(error, self._answers, self._clock()):
+                    if own.enough(error, self._answers, self._clock(), alone=alone()):
                         message = f"others are answered and this call is not: {error}"
                         raise ModelServerError(message, seconds=error.seconds) from error
                 except AttemptFailed as error:
@@ -98,6 +103,7 @@ class Endpoint:
                         raise
                 else:
                     self._answers.call(asked_at)
+                    self._slow_start.end()
                     self._note(self._availability.succeeded(), "answered")
                     return reply
             if self._is(State.CLOSED):
@@ -144,6 +150,8 @@ class Endpoint:
         )
         self._changed.set()
         self._changed = asyncio.Event()
+        if availability.state is State.CLOSED:
+            self._slow_start.begin()
         if before is State.CLOSED and (self._prober is None or self._prober.done()):
             self._prober = asyncio.create_task(self._probe_until_closed())
         self._on_state(availability.state)

@@ -50,19 +50,23 @@ class OwnFailures:
         self._seen = 0
         self._alone_since = 0.0
 
-    def enough(self, error: ModelUnavailable, answers: Answers, now: float) -> bool:
-        """Notes a failure; whether the call has failed on its own by now.
+    def enough(self, error: ModelUnavailable, answers: Answers, now: float, *, alone: bool) -> bool:
+        """Notes a failure; whether the call has failed on its own by now. `alone`: no other call
+        was in flight with it.
 
-        502, 401, 403 and the like say so after a few. A rate limit or a full queue passes calls
-        over while others are answered, so for those it takes many turns, and either many answers
-        to every slot or, where only probes are answered, as long as an outage may last.
+        401, 403 and the like say so after a few, and so does a 502 of a call that went alone while
+        others were answered in between: a backend that dies fails all that it has in hand. A rate
+        limit or a full queue passes calls over while others are answered, so for everything else
+        it takes many turns, and either many answers to every slot or, where only probes are
+        answered, as long as an outage may last.
         """
         last, self._failed_at = self._failed_at, now
         if last is None:
             self._calls = answers.calls
         if last is None or answers.asked_at <= last:
             return False
-        if isinstance(error, BadGateway | ModelMisconfigured):
+        own = alone and answers.calls > self._calls
+        if isinstance(error, ModelMisconfigured) or (isinstance(error, BadGateway) and own):
             self._pointed += 1
             return self._pointed > REPEATS
         self._passed_over += 1

@@ -156,3 +156,7 @@ async def test_hostile_records_are_kept(store: EvidenceStore) -> None:
     assert await handler.positions([here]) == {here: 5}
     other_log = EvidenceHandler(store, "log-2")
     assert await other_log.positions([here]) == {}
+    await handler.pass_over({here: 9})
+    await handler.pass_over({here: 7})
+    assert await handler.positions([here]) == {here: 9}
+    assert await other_log.positions([here]) == {}

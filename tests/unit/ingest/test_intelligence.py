@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from assay.ids import request_id
 from assay_gate.process import load_process
 from assay_runtime.failures import DeadLetter, Pause, Stop
+from services.ingest import asking
 from services.ingest.intelligence.requests import SOURCE
 from services.ingest.keys.access import AccessRefused
 from services.ingest.store import RequestStore
@@ -187,6 +188,26 @@ async def test_a_failed_expression_step_is_not_blamed_on_a_retry(rig: Rig) -> No
     rig.ends("rejected", code="answers_rejected", errors=[error])
     fault = is_error(await rig.post(), 500, "OUTPUT_VALIDATION_FAILED")
     assert fault["message"] == "A step that computes fields failed on this input"
+
+
+async def test_a_step_that_could_not_be_asked_is_not_blamed_on_a_retry(rig: Rig) -> None:
+    error = {"path": "$", "rule": "request_too_large", "message": "1,048,577 bytes"}
+    rig.ends("rejected", code="answers_rejected", errors=[error])
+    fault = is_error(await rig.post(), 500, "OUTPUT_VALIDATION_FAILED")
+    assert "too large" in fault["message"]
+
+
+async def test_a_request_that_its_reader_would_refuse_is_413(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before anything is announced or published; and so is one that only the scorer refused."""
+    monkeypatch.setitem(asking._MOST_BYTES, "llm.generation.requested.v1", 100)
+    is_error(await rig.post(idempotency_key="k"), 413, "PAYLOAD_TOO_LARGE")
+    assert rig.publisher.sent == []
+    assert await rig.store.status(request_id("acme", SOURCE, "k")) is None
+    monkeypatch.undo()
+    rig.ends("dead_lettered", code="request_too_large", reason="1,048,577 bytes")
+    is_error(await rig.post(), 413, "PAYLOAD_TOO_LARGE")
 
 
 async def test_no_valid_answer_is_seed_5s_error(rig: Rig) -> None:

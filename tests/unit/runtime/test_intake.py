@@ -113,6 +113,39 @@ class MemoryConsumer:
         self.assigned = set()
 
 
+class SinkStore:
+    """Positions beside rows; `away` is how often it is not there."""
+
+    def __init__(self, kept: dict[Position, int], away: int = 0) -> None:
+        self.kept = kept
+        self.away = away
+
+    async def positions(self, wanted: Any) -> dict[Position, int]:
+        if self.away:
+            self.away -= 1
+            raise Pause("store", "away")
+        return {p: at for p, at in self.kept.items() if p in wanted}
+
+    async def pass_over(self, positions: Any) -> None:
+        await self.positions(())
+        self.kept.update(positions)
+
+
+def sink(
+    consumer: MemoryConsumer, store: SinkStore, overrun: Any = "continue", **options: Any
+) -> Intake:
+    async def drain(seconds: float) -> None:
+        pass
+
+    made = Intake(
+        KafkaSection(overrun=overrun),
+        pipeline="p", group="g", topics=["t"], client_id="c", drain=drain,
+        stored_positions=store, **options,
+    )  # fmt: skip
+    made._consumer = consumer
+    return made
+
+
 def row(tp: TopicPartition, offset: int) -> ConsumerRecord[Any, Any]:
     return ConsumerRecord(tp.topic, tp.partition, offset, 0, 0, b"k", b"v", 0, 1, 1, ())
 
@@ -414,24 +447,48 @@ async def test_a_sink_loses_what_went_beyond_its_store(
     consumer: MemoryConsumer, stored: int, count: int
 ) -> None:
     """The store knows better than a group that was forgotten."""
-
-    async def positions(wanted: Any) -> dict[Position, int]:
-        return {Position("t", 0): stored}
-
-    async def drain(seconds: float) -> None:
-        pass
-
-    intake = Intake(
-        KafkaSection(overrun="continue"),
-        pipeline="p", group="g", topics=["t"], client_id="c", drain=drain,
-        stored_positions=positions,
-    )  # fmt: skip
-    intake._consumer = consumer
+    intake = sink(consumer, SinkStore({Position("t", 0): stored}))
     consumer.low[ONE] = 5
     before = lost()
     await intake.on_partitions_assigned([ONE])
     assert (await offsets(intake))[0] == (0, 5)
     assert lost() - before == count
+
+
+@pytest.mark.parametrize("kept", [{}, {Position("t", 0): 2}])
+async def test_a_loss_that_was_told_does_not_end_the_next_start(
+    consumer: MemoryConsumer, kept: dict[Position, int]
+) -> None:
+    """Nor where no record has come since, beside which the store would keep an offset."""
+    store = SinkStore(kept)
+    consumer.low[ONE] = consumer.logs[ONE] = 10
+    first = sink(consumer, store)
+    await first.on_partitions_assigned([ONE])
+    assert await offsets(first) == []
+    await first.stop()
+    consumer.assigned = {ONE}
+    again = sink(consumer, store, "stop")
+    await again.on_partitions_assigned([ONE])
+    assert await offsets(again) == []
+    assert again.window.positions() == (Position("t", 0),)
+
+
+async def test_a_gap_passed_while_it_runs_is_not_found_again(consumer: MemoryConsumer) -> None:
+    """The store may be away just then: it is said, and nothing waits for it."""
+    store = SinkStore({Position("t", 0): 3})
+    intake = sink(consumer, store)
+    consumer.group = {ONE: 3}
+    await intake.on_partitions_assigned([ONE])
+    assert await offsets(intake) == [(0, 3), (0, 4), (0, 5)]
+    consumer.low[ONE], consumer.logs[ONE] = 8, 10
+    assert await offsets(intake) == []
+    assert await offsets(intake) == [(0, 8), (0, 9)]
+    assert store.kept == {Position("t", 0): 8}
+    consumer.low[ONE], consumer.logs[ONE], store.away = 12, 14, 1
+    with structlog.testing.capture_logs() as logs:
+        assert await offsets(intake) == []
+        assert await offsets(intake) == [(0, 12), (0, 13)]
+    assert "gaps_not_stored" in [line["event"] for line in logs]
 
 
 async def test_a_partition_without_a_leader_holds_up_no_other(
@@ -639,17 +696,8 @@ async def test_a_sink_goes_on_where_store_and_group_both_have_been(
     """A backup older than a partition's first record has no position; a topic that was made anew
     has no committed offset, and what the store says is of the log before."""
 
-    async def stored(wanted: Any) -> Any:
-        return {} if kept is None else {Position("t", 0): kept}
-
-    async def drain(seconds: float) -> None:
-        return None
-
-    intake = Intake(
-        KafkaSection(), pipeline="p", group="g", topics=["t"], client_id="c", drain=drain,
-        stored_positions=stored,
-    )  # fmt: skip
-    intake._consumer = consumer
+    store = SinkStore({} if kept is None else {Position("t", 0): kept})
+    intake = sink(consumer, store, "stop")
     consumer.group = {} if group is None else {ONE: group}
     await intake.on_partitions_assigned([ONE])
     assert (await offsets(intake))[0] == (0, start)
@@ -658,22 +706,8 @@ async def test_a_sink_goes_on_where_store_and_group_both_have_been(
 async def test_the_store_of_positions_may_be_away(consumer: MemoryConsumer) -> None:
     """Pause is waited out, aloud, instead of ending the process."""
     said: list[str | None] = []
-    answers: list[Any] = [Pause("store", "away"), {Position("t", 0): 4}]
-
-    async def stored(wanted: Any) -> Any:
-        answer = answers.pop(0)
-        if isinstance(answer, Pause):
-            raise answer
-        return answer
-
-    async def drain(seconds: float) -> None:
-        return None
-
-    intake = Intake(
-        KafkaSection(), pipeline="p", group="g", topics=["t"], client_id="c", drain=drain,
-        stored_positions=stored, on_pause=said.append,
-    )  # fmt: skip
-    intake._consumer = consumer
+    store = SinkStore({Position("t", 0): 4}, away=1)
+    intake = sink(consumer, store, "stop", on_pause=said.append)
     consumer.group = {ONE: 9}
     await intake.on_partitions_assigned([ONE])
     assert await offsets(intake) == []

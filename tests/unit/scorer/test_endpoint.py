@@ -223,6 +223,68 @@ async def test_a_call_that_is_always_turned_away_ends_among_others(
             await poison
 
 
+class DyingProvider(ScriptedProvider):
+    """A backend behind a proxy; it dies of more than `most` calls at once, or of the poison, and
+    all that it has in hand are 502."""
+
+    def __init__(self, most: int = 1_000) -> None:
+        super().__init__()
+        self.health = lambda: UP
+        self.most = most
+        self.life = asyncio.Event()
+
+    async def generate(self, call: ModelCall) -> ModelReply:
+        self.calls += 1
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        life = self.life
+        if call is POISON or self.running > self.most:
+            life.set()
+            self.life = asyncio.Event()
+        try:
+            async with asyncio.timeout(0.02):
+                await life.wait()
+            raise BadGateway("502")
+        except TimeoutError:
+            return REPLY
+        finally:
+            self.running -= 1
+
+
+async def test_a_backend_that_many_calls_kill_costs_no_attempt() -> None:
+    """DESIGN §5: a backlog never becomes a mass of failures."""
+    provider = DyingProvider(most=2)
+    async with endpoint_of(provider, slots=8) as endpoint, asyncio.timeout(20):
+        replies = await asyncio.gather(*(endpoint.generate(CALL) for _ in range(16)))
+    assert replies == [REPLY] * 16
+    assert provider.most_running > 2
+
+
+async def test_a_poison_takes_nobody_along() -> None:
+    """X.6: the call that kills the backend fails, and those in flight with it are answered."""
+    provider = DyingProvider()
+    async with endpoint_of(provider, slots=8) as endpoint, asyncio.timeout(20):
+        poison = asyncio.create_task(endpoint.generate(POISON))
+        replies = await asyncio.gather(*(endpoint.generate(CALL) for _ in range(24)))
+        assert replies == [REPLY] * 24
+        while not poison.done():
+            assert await endpoint.generate(CALL) == REPLY
+        with pytest.raises(ModelServerError, match="502"):
+            await poison
+
+
+async def test_a_call_that_hangs_does_not_keep_the_others_long() -> None:
+    """After an outage it may be the one that goes first."""
+    provider = ScriptedProvider()
+    provider.say = lambda: BadGateway("502")
+    async with endpoint_of(provider) as endpoint, asyncio.timeout(10):
+        waiting = [asyncio.create_task(endpoint.generate(CALL)) for _ in range(4)]
+        await until(lambda: endpoint.state is State.OPEN)
+        provider.say, provider.health, provider.hold = (lambda: REPLY), (lambda: UP), 0.5
+        await until(lambda: provider.most_running == 4 and provider.running == 4)
+        assert await asyncio.gather(*waiting) == [REPLY] * 4
+
+
 @pytest.mark.parametrize("error", TURNED_AWAY)
 async def test_an_outage_that_probes_meet_costs_no_attempt(error: ModelUnavailable) -> None:
     """DESIGN §5: whatever the server says meanwhile, and though it comes back for a moment."""

@@ -17,12 +17,12 @@ MOST = 10_000
 
 def failures_until_enough(
     error: ModelUnavailable, *, calls: int = 0, probe: bool = False, cycle_s: float = 2.0,
-    slots: int = 8,
+    slots: int = 8, alone: bool = True,
 ) -> int | None:  # fmt: skip
     """Of a call that always fails, while so many others and a probe are answered in between."""
     own, answers, now = OwnFailures(slots, PATIENCE_S), Answers(), 0.0
     for failures in range(1, MOST):
-        if own.enough(error, answers, now):
+        if own.enough(error, answers, now, alone=alone):
             return failures
         for _ in range(calls):
             answers.call(now + cycle_s / 2)
@@ -43,7 +43,7 @@ def test_what_was_asked_before_the_failure_proves_nothing(error: ModelUnavailabl
     """X.6: a server that stops takes no new call and still ends those that it has."""
     own, answers = OwnFailures(8, PATIENCE_S), Answers()
     for second in range(MOST):
-        assert not own.enough(error, answers, second)
+        assert not own.enough(error, answers, second, alone=True)
         answers.call(second - 1)
 
 
@@ -51,7 +51,15 @@ def test_what_was_asked_before_the_failure_proves_nothing(error: ModelUnavailabl
 def test_what_load_does_not_explain_counts_after_a_few(error: ModelUnavailable) -> None:
     """X.6: the first proves nothing, nor do two more; then it is the call."""
     assert failures_until_enough(error, calls=1) == 4
-    assert failures_until_enough(error, probe=True) == 4
+
+
+def test_a_backend_that_dies_proves_nothing_of_those_it_had_in_hand() -> None:
+    """DESIGN §5: a 502 counts soon only for a call that went alone, and while calls are answered:
+    a probe asks little."""
+    gateway, refused = POINTED
+    assert failures_until_enough(gateway, calls=1, alone=False) == 81
+    assert failures_until_enough(gateway, probe=True) == 2 + PATIENCE_S / 2
+    assert failures_until_enough(refused, probe=True, alone=False) == 4
 
 
 def test_a_few_outages_cost_no_attempt() -> None:
@@ -59,7 +67,7 @@ def test_a_few_outages_cost_no_attempt() -> None:
     own, answers, now = OwnFailures(8, PATIENCE_S), Answers(), 0.0
     for _ in range(9):
         for _ in range(20):
-            assert not own.enough(BUSY, answers, now)
+            assert not own.enough(BUSY, answers, now, alone=True)
             now += PATIENCE_S / 20
         answers.probe(now)
         now += 1
@@ -83,7 +91,7 @@ def test_the_patience_begins_anew_with_every_call_answered() -> None:
     """X.6: until then the endpoint was not away."""
     own, answers = OwnFailures(8, PATIENCE_S), Answers()
     for second in range(0, 4 * int(PATIENCE_S), 2):
-        assert not own.enough(BUSY, answers, second)
+        assert not own.enough(BUSY, answers, second, alone=True)
         answers.probe(second + 1)
         if second % 200 == 0:
             answers.call(second + 1)
@@ -104,5 +112,5 @@ def test_a_rate_limit_costs_no_attempt(slots: int) -> None:
                 answers.call(now + place / slots)
                 waiting[place] = OwnFailures(slots, PATIENCE_S)
             else:
-                assert not waiting[place].enough(BUSY, answers, now + place / slots)
+                assert not waiting[place].enough(BUSY, answers, now + place / slots, alone=False)
     assert answers.calls == 1_000
