@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.bench.summary import README
+from tests.bench.readme_table import tell
 from tests.fault.findings import VIOLATIONS
 
 KEPT = Path(__file__).with_name("fault_runs")
 RESULT = Path("build/fault.json")
-MARKED = re.compile(r"(?<=<!-- faults -->\n).*?(?=<!-- /faults -->)", re.DOTALL)
 _TOLD = ("lost", "signed_twice", "order_violations")
 _HEAD = (
     *("commit", "runs", "events", "faults", "lost", "signed twice", "out of order"),
@@ -65,14 +64,13 @@ def _row(name: str, found: Sequence[Series]) -> str:
 
 def main() -> int:
     if "--keep" in sys.argv[1:]:
-        print(keep(json.loads(RESULT.read_text(encoding="utf-8"))))
+        try:
+            print(keep(json.loads(RESULT.read_text(encoding="utf-8"))))
+        except (OSError, ValueError) as error:
+            print(f"nothing kept: {error}", file=sys.stderr)
+            return 1
         return 0
-    made = markdown(kept())
-    if "--write" not in sys.argv[1:]:
-        print(made, end="")
-        return 0
-    text = README.read_text(encoding="utf-8")
-    README.write_text(MARKED.sub(lambda _: made, text), encoding="utf-8")
+    tell("faults", markdown(kept()))
     return 0
 
 

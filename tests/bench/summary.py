@@ -6,16 +6,13 @@ Prints it, or puts it between the README's `<!-- bench -->` marks; no other hand
 from __future__ import annotations
 
 import json
-import re
 import sys
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
+from tests.bench.readme_table import tell
 from tests.bench.report import RESULT
 
-README = Path(__file__).resolve().parents[2] / "README.md"
-MARKED = re.compile(r"(?<=<!-- bench -->\n).*?(?=<!-- /bench -->)", re.DOTALL)
 Row = tuple[str, str, str]
 _RIVALS = {"quixstreams": "quixstreams, same models", "faststream": "FastStream as documented"}
 
@@ -125,11 +122,7 @@ def main() -> int:
     except FileNotFoundError:
         print(f"{RESULT} is not there: make bench", file=sys.stderr)
         return 1
-    if "--write" not in sys.argv[1:]:
-        print(made, end="")
-        return 0
-    text = README.read_text(encoding="utf-8")
-    README.write_text(MARKED.sub(lambda _: made, text), encoding="utf-8")
+    tell("bench", made)
     return 0
 
 

@@ -238,9 +238,10 @@ class DyingProvider(ScriptedProvider):
         self.running += 1
         self.most_running = max(self.most_running, self.running)
         life = self.life
-        if call is POISON or self.running > self.most:
-            life.set()
-            self.life = asyncio.Event()
+        if self.running > self.most:
+            self._die()
+        if call is POISON:
+            asyncio.get_running_loop().call_later(0.01, self._die)
         try:
             async with asyncio.timeout(0.02):
                 await life.wait()
@@ -249,6 +250,10 @@ class DyingProvider(ScriptedProvider):
             return REPLY
         finally:
             self.running -= 1
+
+    def _die(self) -> None:
+        self.life.set()
+        self.life = asyncio.Event()
 
 
 async def test_a_backend_that_many_calls_kill_costs_no_attempt() -> None:
