@@ -123,6 +123,29 @@ class PostgresServer:
                 raise ServerError("children of the killed PostgreSQL server do not go away")
             time.sleep(0.02)
 
+    def keep_copy(self) -> None:
+        """Set the cluster aside as it stands, as a standby that receives nothing more would have
+        it; the server must be stopped."""
+        self._copy("cluster", "copy")
+
+    def fall_over(self) -> None:
+        """Start the copy as a standby in the place of the cluster; `promote` makes it the primary.
+
+        What was committed since `keep_copy` is lost, as with an asynchronous standby.
+        """
+        self.kill()
+        shutil.rmtree(self.data_dir / "cluster")
+        self._copy("copy", "cluster")
+        signal_file = self.data_dir / "cluster" / "standby.signal"
+        signal_file.touch()
+        if self._account:
+            shutil.chown(signal_file, self._account)
+        self.start()
+
+    def promote(self) -> None:
+        """Make the standby a primary, on a timeline of its own."""
+        self._query("SELECT pg_promote()")
+
     def restart(self) -> None:
         """Stop and start on the same port and data."""
         self.stop()
@@ -145,6 +168,11 @@ class PostgresServer:
             "initdb", "-D", str(cluster), "-U", _SUPERUSER, "--auth=trust",
             "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync",
         )  # fmt: skip
+
+    def _copy(self, source: str, target: str) -> None:
+        shutil.rmtree(self.data_dir / target, ignore_errors=True)
+        folders = [str(self.data_dir / name) for name in (source, target)]
+        subprocess.run(["cp", "-a", *folders], check=True)  # with owners, which copytree leaves out
 
     def _await_ready(self, patience_s: float) -> None:
         deadline = time.monotonic() + patience_s

@@ -42,8 +42,10 @@ def build(settings: SignerSettings) -> Service:
         raise SettingsError(f"ASSAY_SIGNER__KEY: {error}") from error
     ledger = open_ledger(section.ledger)
     signer = Signer(ledger, key, section.network, lambda: time.time_ns() // 1_000_000)
-    trusted = [key.public_key, *(parse_hex_key(text).data for text in section.previous_keys)]
-    reconciliation = Reconciliation(ledger, settings.kafka, section.network, trusted)
+    previous = [parse_hex_key(text).data for text in section.previous_keys]
+    reconciliation = Reconciliation(
+        ledger, settings.kafka, section.network, key.public_key, previous
+    )
     return Service(
         name=NAME,
         pipelines=[

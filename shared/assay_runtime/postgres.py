@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 
 from assay_runtime.failures import Pause
+from assay_runtime.postgres_history import History
 from assay_runtime.settings import SettingsError
 
 # The server is away, shutting down, read-only, out of space or connections, or it asks for the
@@ -27,6 +28,10 @@ _OUTAGE = (
     asyncpg.LockNotAvailableError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.TransactionTimeoutError,
+    # Statements of another's session: a pooler in transaction mode.
+    asyncpg.InvalidSQLStatementNameError,
+    asyncpg.DuplicatePreparedStatementError,
 )
 # Asking again would be answered alike until somebody changes the setting.
 _REFUSED = (
@@ -42,6 +47,9 @@ _MENDED_ELSEWHERE = (
     asyncpg.InsufficientPrivilegeError,
     asyncpg.InternalServerError,
 )
+_COMMAND_S = 30.0
+# An index over years of evidence; given up in the middle it would begin again at every try.
+_MIGRATION_S = 6 * 3600.0
 _CLOSE_S = 5.0
 
 
@@ -54,13 +62,19 @@ class PostgresPool:
         self._what = what
         self._pool: Any = None
         self._opened = False
+        self._history = History(what)
 
     async def open(self) -> None:
         """Connect and bring the schema up to date; Pause while the server is away."""
         try:
             with _outages(self._what):
                 self._pool = await asyncpg.create_pool(
-                    self._url, min_size=1, max_size=4, command_timeout=30, timeout=10
+                    self._url,
+                    min_size=1,
+                    max_size=4,
+                    command_timeout=_COMMAND_S,
+                    timeout=10,
+                    init=self._history.check,
                 )
             await self._migrate()
             self._opened = True
@@ -73,7 +87,7 @@ class PostgresPool:
     async def _migrate(self) -> None:
         async with self.transaction() as connection:
             # One migrator at a time, whatever the number of replicas.
-            await connection.execute("SELECT pg_advisory_xact_lock(7214000)")
+            await connection.execute("SELECT pg_advisory_xact_lock(7214000)", timeout=_MIGRATION_S)
             await connection.execute(
                 "CREATE TABLE IF NOT EXISTS schema_version"
                 " (what text PRIMARY KEY, version int NOT NULL)"
@@ -90,7 +104,7 @@ class PostgresPool:
                     f"knows {len(self._migrations)}"
                 )
             for script in self._migrations[version:]:
-                await connection.execute(script)
+                await connection.execute(script, timeout=_MIGRATION_S)
             await connection.execute(
                 "INSERT INTO schema_version VALUES ($1, $2)"
                 " ON CONFLICT (what) DO UPDATE SET version = $2",

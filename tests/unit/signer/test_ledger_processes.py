@@ -91,7 +91,9 @@ async def test_kill_9_at_any_point(ledger_address: str) -> None:
         first = process.stdout.readline()
         time.sleep(chance.uniform(0, 0.2))
         os.kill(process.pid, signal.SIGKILL)
-        rest = process.communicate()[0]
+        # Not by `communicate`, which passes over what `readline` has read ahead.
+        rest = process.stdout.read()
+        process.communicate()
         lines = [json.loads(line) for line in (first + rest).splitlines() if line.endswith("}")]
         for line in lines:
             if "reserved" in line:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from coincurve import PrivateKey
 from structlog.testing import capture_logs
 
@@ -21,15 +22,18 @@ from deploy.loopback_ports import free_port
 from services.signer.adapters.key_file import FileKey
 from services.signer.adapters.ledger_sqlite import SqliteLedger
 from services.signer.adapters.signed_topic import Reconciliation
+from services.signer.app import build
 from services.signer.domain.ports import Ledger
 from services.signer.domain.reservation import RequestKey
 from services.signer.domain.signed_event import claim_of, signed_event_id
 from services.signer.domain.signing import Signed, Signer
+from services.signer.settings import SignerSection, SignerSettings
 from tests.unit.signer.claims import NETWORK, NOW, OTHER_WALLET, WALLET, validated
 
 TOPIC = "wallet.score.signed.v1"
 KEY = FileKey(PrivateKey(b"\x07" * 32))
 STRANGER = FileKey(PrivateKey(b"\x09" * 32))
+SUCCESSOR = STRANGER
 
 
 @pytest.fixture
@@ -56,9 +60,21 @@ async def restored(tmp_path: Path) -> AsyncIterator[Ledger]:
     await opened.close()
 
 
-def _reconciliation(ledger: Ledger, bootstrap: str, log: str = "") -> Reconciliation:
+def _reconciliation(
+    ledger: Ledger,
+    bootstrap: str,
+    log: str = "",
+    key: FileKey = KEY,
+    previous: Sequence[FileKey] = (),
+) -> Reconciliation:
     kafka = KafkaSection(bootstrap=bootstrap, log=log, fetch_wait_ms=10)
-    return Reconciliation(ledger, kafka, NETWORK, [KEY.public_key])
+    former = [known.public_key for known in previous]
+    return Reconciliation(ledger, kafka, NETWORK, key.public_key, former)
+
+
+def _place(key: FileKey = KEY, log: str = "") -> str:
+    """Under which name the ledger keeps how far it has come with a key."""
+    return f"{log}{TOPIC} {key.public_key.hex()}"
 
 
 async def _signed(ledger: Ledger, key: FileKey = KEY, **changes: Any) -> Signed:
@@ -106,7 +122,7 @@ async def test_what_was_signed_is_taken_in(bootstrap: str, old: Ledger, restored
         entry = await restored.get(_request(event))
         assert entry is not None
         assert (entry.event_id, entry.event) == (event.event_id, event.value)
-    assert await restored.positions(TOPIC) == {0: 3, 1: 2}
+    assert await restored.positions(_place()) == {0: 3, 1: 2}
     await reconciliation.open()
     late = await _signed(old)
     await _publish(bootstrap, (late.value, late.event_id))
@@ -201,7 +217,7 @@ async def test_a_copy_under_another_id_is_not_taken_in(
     await _publish(bootstrap, (mine.value, str(uuid.uuid4())), (mine.value, ""))
     await _reconciliation(restored, bootstrap).open()
     assert await restored.get(_request(mine)) is None
-    assert await restored.positions(TOPIC) == {0: 1, 1: 1}
+    assert await restored.positions(_place()) == {0: 1, 1: 1}
 
 
 @pytest.mark.parametrize("wallet", [WALLET, OTHER_WALLET])
@@ -224,7 +240,7 @@ async def test_a_copy_out_of_its_partition_comes_second(
     assert entry is not None
     assert (entry.event_id, entry.event) == (mine.event_id, mine.value)
     assert await restored.get(_request(copies[0])) is None
-    assert await restored.positions(TOPIC) == {own: 13, 1 - own: 2}
+    assert await restored.positions(_place()) == {own: 13, 1 - own: 2}
 
 
 async def test_positions_of_another_log_mean_nothing(old: Ledger, restored: Ledger) -> None:
@@ -235,7 +251,112 @@ async def test_positions_of_another_log_mean_nothing(old: Ledger, restored: Ledg
             await _publish(broker.bootstrap, (event.value, event.event_id))
             await _reconciliation(restored, broker.bootstrap, log).open()
         assert await restored.get(_request(event)) is not None
-    assert await restored.positions(f"two/{TOPIC}") == {0: 1}
+    assert await restored.positions(_place(log="two/")) == {0: 1}
+
+
+async def test_a_forgotten_previous_key_is_told_and_made_good(
+    bootstrap: str, old: Ledger, restored: Ledger
+) -> None:
+    """X.2: what the key before signed is unknown to an empty ledger that trusts the new key alone;
+    that is said, and added later it is read from the first record, so nothing is signed twice."""
+    before, after = await _signed(old), await _signed(old, SUCCESSOR)
+    await _publish(bootstrap, (before.value, before.event_id), (after.value, after.event_id))
+    with capture_logs() as logs:
+        await _reconciliation(restored, bootstrap, key=SUCCESSOR).open()
+    told = [entry for entry in logs if entry["event"] == "signed_under_unknown_keys"]
+    assert [(entry["records"], entry["public_keys"]) for entry in told] == [
+        (1, [KEY.public_key.hex()])
+    ]
+    assert await restored.get(_request(before)) is None
+    with capture_logs() as logs:
+        await _reconciliation(restored, bootstrap, key=SUCCESSOR, previous=[KEY]).open()
+    assert [entry["event"] for entry in logs] == ["ledger_reconciled"]
+    for event in (before, after):
+        entry = await restored.get(_request(event))
+        assert entry is not None
+        assert entry.event == event.value
+
+
+async def test_a_rotation_reads_nothing_anew(
+    bootstrap: str, old: Ledger, restored: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new key goes on where the key before stands, in ledgers with one position for all too."""
+    event = await _signed(old)
+    await _publish(bootstrap, (event.value, event.event_id), partition=0)
+    await _reconciliation(restored, bootstrap).open()
+    read: list[bytes] = []
+    trusted = Reconciliation._trusted
+
+    def seen(self: Reconciliation, value: bytes, *rest: Any, **more: Any) -> Any:
+        read.append(value)
+        return trusted(self, value, *rest, **more)
+
+    monkeypatch.setattr(Reconciliation, "_trusted", seen)
+    await old.adopt([], TOPIC, {0: 1})
+    for ledger in (restored, old):
+        await _reconciliation(ledger, bootstrap, key=SUCCESSOR, previous=[KEY]).open()
+    assert read == []
+    late = await _signed(old, SUCCESSOR)
+    await _publish(bootstrap, (late.value, late.event_id), partition=0)
+    for _ in range(2):
+        await _reconciliation(restored, bootstrap, key=SUCCESSOR, previous=[KEY]).open()
+    assert read == [late.value]
+    assert await restored.positions(_place(SUCCESSOR)) == {0: 2}
+    assert await restored.positions(_place()) == {0: 2}
+
+
+async def test_the_service_trusts_the_previous_keys(
+    bootstrap: str, old: Ledger, tmp_path: Path
+) -> None:
+    """S3.9: what they signed stays signed, under the setting that names them."""
+    event = await _signed(old)
+    await _publish(bootstrap, (event.value, event.event_id))
+    key = tmp_path / "signer.key"
+    key.write_bytes(b"\x09" * 32)
+    key.chmod(0o600)
+    address = tmp_path / "ledger.sqlite"
+    settings = SignerSettings(
+        kafka=KafkaSection(bootstrap=bootstrap, fetch_wait_ms=10),
+        signer=SignerSection(
+            key=f"file:{key}",
+            network=NETWORK,
+            ledger=f"sqlite:///{address}",
+            previous_keys=(KEY.public_key.hex(),),
+        ),
+    )
+    async with AsyncExitStack() as stack:
+        for resource in build(settings).resources:
+            await stack.enter_async_context(resource)
+    kept = SqliteLedger(address)
+    await kept.open()
+    assert await kept.get(_request(event)) is not None
+    await kept.close()
+
+
+async def test_a_ledger_that_retention_has_outrun(
+    old: Ledger, restored: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """X.4: told where the first event left is unknown to the ledger, an empty one included; not of
+    one that has it, however long ago it looked."""
+    events = [await _signed(old) for _ in range(2)]
+    with EmbeddedBroker([(TOPIC, 1)]) as broker:
+        await _publish(broker.bootstrap, *((e.value, e.event_id) for e in events), partition=0)
+        await _reconciliation(old, broker.bootstrap).open()
+        low = AIOKafkaConsumer.beginning_offsets
+
+        async def cut(self: AIOKafkaConsumer, tps: Any) -> Any:
+            return {tp: offset + 1 for tp, offset in (await low(self, tps)).items()}
+
+        monkeypatch.setattr(AIOKafkaConsumer, "beginning_offsets", cut)
+        with capture_logs() as logs:
+            await _reconciliation(restored, broker.bootstrap).open()
+            await _reconciliation(restored, broker.bootstrap).open()
+        assert [entry["event"] for entry in logs if entry["log_level"] == "error"] == [
+            "signed_topic_outran_ledger"
+        ]
+        with capture_logs() as logs:
+            await _reconciliation(old, broker.bootstrap, previous=[STRANGER]).open()
+        assert not [entry for entry in logs if entry["log_level"] == "error"]
 
 
 async def test_an_absent_broker_is_a_pause(restored: Ledger) -> None:

@@ -1,0 +1,79 @@
+"""A server that forgot commits is noticed before anything is read from it (SPEC X.2)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+
+import asyncpg
+import pytest
+from structlog.testing import capture_logs
+
+from assay_runtime.failures import Pause, Stop
+from assay_runtime.postgres import PostgresPool
+from deploy.kafka.postgres_server import PostgresServer
+
+
+async def opened(url: str) -> PostgresPool:
+    pool = PostgresPool(url, ("CREATE TABLE t (n bigint PRIMARY KEY)",), "store")
+    await pool.open()
+    return pool
+
+
+async def count(pool: PostgresPool) -> int:
+    async with pool.connection() as connection:
+        return int(await connection.fetchval("SELECT count(*) FROM t"))
+
+
+async def test_a_promoted_standby_stops_the_service(disposable_postgres: PostgresServer) -> None:
+    """While it is a standby it is waited for; once promoted only a restart helps, every time."""
+    server = disposable_postgres
+    pool = await opened(server.create_database("failover"))
+    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.keep_copy)
+    await asyncio.to_thread(server.start)
+    async with pool.transaction() as connection:
+        await connection.execute("INSERT INTO t VALUES (1)")
+    await asyncio.to_thread(server.fall_over)
+    with contextlib.suppress(Pause):  # by the connection that was cut, if the pool still has it
+        await count(pool)
+    with pytest.raises(Pause, match="standby"):
+        await count(pool)
+    await asyncio.to_thread(server.promote)
+    for _ in range(2):
+        with pytest.raises(Stop, match=r"not the server it was .*/1, now .*/2"):
+            await count(pool)
+    await pool.close()
+    restarted = await opened(server.url("failover"))
+    assert await count(restarted) == 0
+    await restarted.close()
+
+
+async def test_a_crash_of_the_same_server_is_an_outage(disposable_postgres: PostgresServer) -> None:
+    """It has every commit, so the same pool goes on."""
+    pool = await opened(disposable_postgres.create_database("crash"))
+    async with pool.transaction() as connection:
+        await connection.execute("INSERT INTO t VALUES (1)")
+    await asyncio.to_thread(disposable_postgres.kill)
+    await asyncio.to_thread(disposable_postgres.start)
+    with contextlib.suppress(Pause):  # by the connection that was cut, if the pool still has it
+        await count(pool)
+    assert await count(pool) == 1
+    await pool.close()
+
+
+async def test_where_the_server_does_not_say(disposable_postgres: PostgresServer) -> None:
+    """Some keep these functions to themselves: it is told once, and the store works."""
+    url = disposable_postgres.create_database("silent")
+    admin = await asyncpg.connect(url)
+    await admin.execute(
+        "REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC; CREATE ROLE reader LOGIN;"
+        " GRANT ALL ON SCHEMA public TO reader"
+    )
+    await admin.close()
+    with capture_logs() as logs:
+        pool = await opened(f"postgresql://reader@{url.partition('@')[2]}")
+        async with pool.connection(), pool.connection():
+            assert await count(pool) == 0
+    assert [entry["event"] for entry in logs] == ["failovers_go_unnoticed"]
+    await pool.close()
