@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
@@ -56,6 +57,23 @@ def group_consumer(kafka: KafkaSection, group: str, client_id: str) -> AIOKafkaC
         fetch_max_bytes=_FETCH_BYTES,
         metadata_max_age_ms=60_000,
     )
+
+
+async def stop(consumer: Any) -> None:
+    """Leave the group and close the connections.
+
+    aiokafka cancels the fetches under way and awaits them: where one waits to be repeated, its
+    cancellation comes out of here and the connections stay open.
+    """
+    try:
+        await consumer.stop()
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        for fetch in consumer._fetcher._pending_tasks:
+            fetch.cancel()
+        await consumer._client.close()
 
 
 async def committed_offsets(

@@ -23,7 +23,8 @@ from aiokafka.errors import (
 
 from assay_runtime import metrics
 from assay_runtime.committer import Committer
-from assay_runtime.consumer import group_consumer
+from assay_runtime.consumer import group_consumer, stop
+from assay_runtime.lag import Lag
 from assay_runtime.leaders import leaderless, shown
 from assay_runtime.positions import OnPause, Positions
 from assay_runtime.records import Position, Record
@@ -71,6 +72,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         starting = StartingPositions(kafka, pipeline, stored_positions)
         self._positions = Positions(pipeline, self.window, starting, on_pause)
         self._committer = Committer(pipeline, self.window, kafka.log)
+        self._lag = Lag(pipeline, self.window)
         self._consumed = {t: metrics.CONSUMED.labels(pipeline, t) for t in topics}
         self._closed = False
         self._consumer: Any = None
@@ -82,7 +84,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         try:
             await consumer.start()
         except BaseException:
-            await consumer.stop()
+            await stop(consumer)
             raise
         self._consumer = consumer
 
@@ -109,7 +111,7 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         self.window.revoke(self.window.positions())
         try:
             async with asyncio.timeout(_LEAVE_S):
-                await self._consumer.stop()
+                await stop(self._consumer)
         except (KafkaError, TimeoutError) as error:
             log.warning("group_not_left", pipeline=self._pipeline, error=repr(error))
 
@@ -185,34 +187,35 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
         self.completed += 1
         self._committer.wake()
 
-    def lag(self) -> int:
-        """Records between the window's watermarks and the ends of the logs, as last fetched."""
-        assignment = self._consumer.assignment()
-        total = 0
-        for position in self.window.positions():
-            tp = TopicPartition(*position)
-            high = self._consumer.highwater(tp) if tp in assignment else None
-            mark = self.window.watermark(position)
-            if high is not None and mark is not None:
-                total += max(0, high - mark)
-        return total
+    async def measure_lag(self) -> None:
+        """Runs beside the engine."""
+        await self._lag.run(self._consumer)
+
+    async def check_assigned(self) -> str | None:
+        """For readiness."""
+        return None if self.assigned else "no partitions assigned yet"
+
+    async def check_led(self) -> str | None:
+        """For readiness: names the partitions read from whose leader is away."""
+        away = leaderless(self._consumer, self.window.positions())
+        return shown(away) if away else None
 
     async def waiting(self) -> str | None:
-        """What there is to read, in words, as the broker says when asked; None for nothing."""
+        """What there is to read where there is a leader, in words, as the broker says, or None."""
         async with asyncio.timeout(_PROBE_S):
-            marks = {p: self.window.watermark(p) for p in self.window.positions()}
-            if not marks:
+            positions = self.window.positions()
+            if not positions:
                 missing = set(self._topics) - await self._consumer.topics()
                 if missing:
                     log.warning("topics_missing", pipeline=self._pipeline, topics=sorted(missing))
                 return None if self.assigned else "no partitions assigned"
-            if away := leaderless(self._consumer, marks):
-                raise LeaderNotAvailableError(shown(away))
-            ends = await self._consumer.end_offsets([TopicPartition(*p) for p in marks])
-            for position in marks:
+            led = set(positions).difference(leaderless(self._consumer, positions))
+            if not led:
+                raise LeaderNotAvailableError(shown(positions))
+            ends = await self._consumer.end_offsets([TopicPartition(*p) for p in led])
+            for position in led:
                 await self._pass_recordless(position)
-            marks = {p: self.window.watermark(p) for p in marks}
-        lag = sum(max(0, ends[TopicPartition(*p)] - (m or 0)) for p, m in marks.items())
+        lag = sum(max(0, ends[TopicPartition(*p)] - (self.window.watermark(p) or 0)) for p in led)
         return f"lag {lag}" if lag else None
 
     async def _pass_recordless(self, position: Position) -> None:

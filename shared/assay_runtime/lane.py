@@ -166,7 +166,9 @@ class LaneEngine:
             confirmations = await self._stage.send([record])
             self._mean_s += _WEIGHT * (time.perf_counter() - started - self._mean_s)
             # Sent in order is kept in order, so slot and key need not wait for the broker.
-            running = self._release(key)
+            self._lanes.done(key)
+            running = False
+            self._dispatch()
             await self._stage.confirm(confirmations)
             self._intake.complete(ticket)
             self._seconds.observe(time.perf_counter() - started)
@@ -179,16 +181,12 @@ class LaneEngine:
             self._tasks.discard(task)
             self._given_up.discard(task)
             if running:
-                self._release(key)
+                self._lanes.done(key)
+            self._dispatch()  # no commit follows what completes in vain, for an old assignment
             self._shares.bytes_held -= _size(item)
             self._in_flight.set(self._window.in_flight)
             if self._worth_waking(ticket.position):
                 self._freed.set()
-
-    def _release(self, key: Hashable) -> bool:
-        self._lanes.done(key)
-        self._dispatch()
-        return False
 
     def _worth_waking(self, position: Position) -> bool:
         """Whether a completed record gives `run` something to read that it does not wait for."""

@@ -19,8 +19,11 @@ _NOBODY = (None, -1)
 def leaderless(consumer: Any, positions: Iterable[Position]) -> tuple[Position, ...]:
     """Those without a leader as far as the client's metadata say; its fetcher renews them for as
     long as it misses one."""
-    leader = consumer._client.cluster.leader_for_partition
-    return tuple(p for p in positions if leader(TopicPartition(*p)) in _NOBODY)
+    return tuple(p for p in positions if _leader(consumer, p) in _NOBODY)
+
+
+def _leader(consumer: Any, position: Position) -> Any:
+    return consumer._client.cluster.leader_for_partition(TopicPartition(*position))
 
 
 def shown(positions: Iterable[Position]) -> str:

@@ -11,7 +11,6 @@ from typing import Literal, TypeVar
 import structlog
 from aiokafka.errors import KafkaError
 
-from assay_runtime import metrics
 from assay_runtime.batch import BatchEngine
 from assay_runtime.dead_letters import DeadLetterLimit
 from assay_runtime.health import Health
@@ -134,7 +133,6 @@ class Runner:
         self._progress = Progress(
             kafka, pipeline.name, lambda reason: health.note(f"{pipeline.name}.broker", reason)
         )
-        self._lag = metrics.LAG.labels(pipeline.name)
         self._engine: BatchEngine | LaneEngine
         if pipeline.engine == "batch":
             self._engine = BatchEngine(
@@ -144,7 +142,12 @@ class Runner:
             self._engine = LaneEngine(
                 pipeline.name, self._intake, self._stage, pipeline.slots, pipeline.first
             )
-        health.add_checks({f"{pipeline.name}.group": self._check_assigned})
+        checks = {
+            "group": self._intake.check_assigned,
+            "leaders": self._intake.check_led,
+            "sending": self._publisher.check_confirmed,
+        }
+        health.add_checks({f"{pipeline.name}.{what}": check for what, check in checks.items()})
 
     @property
     def holds_partitions(self) -> bool:
@@ -164,6 +167,7 @@ class Runner:
                 ("engine", self._engine.run()),
                 ("commits", self._intake.commit_regularly()),
                 ("watchdog", self._watch()),
+                ("lag", self._intake.measure_lag()),
             )
         ]
         try:
@@ -198,15 +202,11 @@ class Runner:
             if self._intake.completed != done:
                 done = self._intake.completed
                 self._progress.note()
-            self._lag.set(self._intake.lag())
             await self._progress.check(self._intake.window.in_flight, self._intake.waiting)
 
     def _paused(self, reason: str | None, what: str = "") -> None:
         self._health.note(self.name + what, reason)
         self._progress.note()
-
-    async def _check_assigned(self) -> str | None:
-        return None if self._intake.assigned else "no partitions assigned yet"
 
     async def _connected(self, connect: Callable[[], Awaitable[T]]) -> T:
         wait = 0.5

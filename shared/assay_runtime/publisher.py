@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import math
+import time
 from collections.abc import Sequence
+from itertools import chain
 
 import structlog
 from aiokafka import AIOKafkaProducer
@@ -24,6 +26,8 @@ metadata_updates.install()
 log = structlog.get_logger()
 
 _FLUSH_S = 5.0
+# What the broker has not confirmed for so long is named in readiness.
+_LATE_S = 5.0
 # traceparent, added when a message is sent.
 _TRACE = ("traceparent", b"0" * 55)
 
@@ -155,13 +159,28 @@ class Publisher:
             async with asyncio.timeout(self._kafka.send_deadline_s):
                 await asyncio.gather(*(one.confirmation for one in sent))
         except TimeoutError as error:
-            raise Stop(
-                f"the broker confirmed nothing for {self._kafka.send_deadline_s:g} s"
-            ) from error
+            patience_s = self._kafka.send_deadline_s
+            late = self._late(patience_s / 2)
+            raise Stop(f"the broker confirmed nothing for {patience_s:g} s: {late}") from error
         except KafkaError as error:
             raise Stop(f"the producer is unusable: {error!r}") from error
         for one in sent:
             self._counter(one.topic).inc(one.records)
+
+    async def check_confirmed(self) -> str | None:
+        """For readiness: names the partitions that cannot be written to, so that all wait."""
+        late = self._late(_LATE_S)
+        return f"not confirmed for more than {_LATE_S:g} s: {late}" if late else None
+
+    def _late(self, after_s: float) -> str:
+        """`topic/0, topic/3`, from the producer's own buffer: nothing is noted as it is sent."""
+        if self._producer is None:
+            return ""
+        buffer = self._producer._message_accumulator
+        since = time.monotonic() - after_s
+        unsent = (batch for batches in buffer._batches.values() for batch in batches)
+        late = {b.tp for b in chain(unsent, buffer._pending_batches) if b._ctime < since}
+        return ", ".join(f"{topic}/{partition}" for topic, partition in sorted(late))
 
     async def publish(self, messages: Sequence[tuple[Message, str]]) -> None:
         """Check, send and confirm: DeadLetter, with nothing sent, for a message too large."""

@@ -1,22 +1,20 @@
-"""Five pass-through hops with the real event model, beside three other ways to build them.
+"""Five pass-through hops with the real event model, beside four other ways to build them.
 
 All in one run on one real Kafka, round by round in turn: the floor (bare aiokafka and orjson,
-nothing validated), FastStream as documented, quixstreams with the same pydantic model, and the
-project's runtime. CPU is that of the hop processes, measured by the kernel; it is the robust
-figure where others use the machine as well.
+nothing validated), the project's runtime, and with the same pydantic model quixstreams, FastStream
+in batches and FastStream as documented. CPU is that of the hop processes, measured by the kernel;
+it is the robust figure where others use the machine as well.
 """
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
-
+from tests.bench.chain_check import check
 from tests.bench.chain_events import SAMPLED_SHARE, Row, rows
 from tests.bench.figures import median_of, paired_ratio
 from tests.bench.hop_chain import HOPS, ChainFailed, HopChain, python_module
@@ -27,6 +25,7 @@ QUIX = "quixstreams"
 COMMANDS: dict[str, list[str]] = {
     FLOOR: python_module("tests.bench.hops.floor"),
     OURS: python_module("tests.bench.hops.ours"),
+    "faststream_batch": python_module("tests.bench.hops.faststream_batch_hop"),
     "faststream": python_module("tests.bench.hops.faststream_hop"),
 }
 GOAL_RATE, GOAL_CPU = 0.80, 1.5
@@ -34,7 +33,6 @@ GOAL_RATE, GOAL_CPU = 0.80, 1.5
 _SLOW = {"faststream": 20}
 _WARM_UP = 500
 _SETTLE_S = 0.5
-_CHECKED = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +41,20 @@ class ChainPlan:
 
     events: int = 40_000
     rounds: int = 4
-    variants: tuple[str, ...] = (FLOOR, OURS, QUIX, "faststream")
+    variants: tuple[str, ...] = (FLOOR, OURS, QUIX, "faststream_batch", "faststream")
 
 
 def measure(
     bootstrap: str, folder: Path, plan: ChainPlan, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Rounds per variant, their medians, and the ratios to the floor of the same round."""
-    commands, missing = dict(COMMANDS), {}
+    """Rounds per variant, their medians, and the ratios to the floor of the same round.
+
+    A variant that cannot be installed is `missing`; one that ended, or whose output is not what
+    went in, is `failed`, with all its rounds.
+    """
+    commands = dict(COMMANDS)
+    missing: dict[str, str] = {}
+    failed: dict[str, str] = {}
     if QUIX in plan.variants:
         try:
             commands[QUIX] = python_module("tests.bench.hops.quix_hop", str(rival_python(say)))
@@ -64,16 +68,16 @@ def measure(
         run_once(chain, warm_up, work)
     for number in range(plan.rounds):
         for variant in plan.variants[:: -1 if number % 2 else 1]:
-            if variant in missing:
+            if variant in missing or variant in failed:
                 continue
             some = work[: plan.events // _SLOW.get(variant, 1)]
             name = f"{variant}.{number}"
             try:
                 with HopChain(bootstrap, name, commands[variant], folder) as chain:
                     result = run_once(chain, warm_up, some)
-                    check(bootstrap, chain, [*warm_up, *some])
+                    check(bootstrap, chain.topics[-1], [*warm_up, *some])
             except ChainFailed as failure:
-                missing[variant] = str(failure)
+                failed[variant] = str(failure)
                 say(f"chain: {variant} failed: {failure}")
                 continue
             say(f"chain: {name}: {result['per_s']:.0f}/s, {result['cpu_us']:.1f} us/message-hop")
@@ -84,14 +88,17 @@ def measure(
         "hops": HOPS,
         "event_bytes": len(work[0].value),
         "sampled_share": SAMPLED_SHARE,
-        "variants": summary({v: r for v, r in found.items() if v not in missing}),
+        "variants": summary({v: r for v, r in found.items() if v not in failed}),
         "missing": missing,
+        "failed": failed,
         "goals": {"rate_ratio": GOAL_RATE, "cpu_ratio": GOAL_CPU},
     }
 
 
 def run_once(chain: HopChain, warm_up: Sequence[Row], work: Sequence[Row]) -> dict[str, float]:
-    """Rate from the first event published to the last one out, CPU per message and hop."""
+    """Rate from the first event published to the last one out, CPU per message and hop; a
+    result only where `check` finds nothing."""
+    chain.await_members()
     chain.feed(warm_up)
     chain.await_output(len(warm_up))
     time.sleep(_SETTLE_S)
@@ -105,22 +112,6 @@ def run_once(chain: HopChain, warm_up: Sequence[Row], work: Sequence[Row]) -> di
         "cpu_us": spent / len(work) / HOPS * 1e6,
         "peak_rss_mb": max(one.peak_rss_mb for one in usage),
     }
-
-
-def check(bootstrap: str, chain: HopChain, work: Sequence[Row]) -> None:
-    """What came out is what went in: a chain that changes or drops events is no result."""
-    wanted = {row.key: json.loads(row.value) for row in work}
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": f"{chain.topics[-1]}.check"})
-    try:
-        place = TopicPartition(chain.topics[-1], 0)
-        end = consumer.get_watermark_offsets(place, timeout=10)[1]
-        place.offset = max(0, end - _CHECKED)
-        consumer.assign([place])
-        for record in consumer.consume(min(end, _CHECKED), timeout=20):
-            if json.loads(record.value()) != wanted.get(record.key()):
-                raise ChainFailed(f"offset {record.offset()} is not what went in")
-    finally:
-        consumer.close()
 
 
 def summary(found: Mapping[str, Sequence[Mapping[str, float]]]) -> dict[str, dict[str, Any]]:

@@ -10,7 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupState,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from deploy.owned_process import OwnedProcess
@@ -20,6 +26,7 @@ from tests.bench.process_usage import Usage, usage
 REPO = Path(__file__).resolve().parents[2]
 HOPS = 5
 _POLL_S = 0.01
+_JOINING_POLL_S = 0.2
 
 
 class ChainFailed(RuntimeError):
@@ -57,6 +64,8 @@ class HopChain:
             "PYTHONPATH": f"{REPO}:{REPO / 'shared'}",
             **(environment or {}),
         }
+        # Each hop's group bears the name of the topic that the hop writes.
+        self._groups = [f"assay.{sink}" for sink in self.topics[1:]]
         folder.mkdir(parents=True, exist_ok=True)
         self._processes = [
             OwnedProcess(folder / f"{name}-{hop}-{copy}.pid", folder / f"{name}-{hop}-{copy}.log")
@@ -97,7 +106,7 @@ class HopChain:
             hop = number // self._replicas
             source, sink = self.topics[hop], self.topics[hop + 1]
             process.launch(
-                [*self._command, self._bootstrap, source, sink, f"assay.{sink}"],
+                [*self._command, self._bootstrap, source, sink, self._groups[hop]],
                 env=self._environment,
                 parent_death=signal.SIGKILL,
             )
@@ -125,6 +134,32 @@ class HopChain:
             )
         self._producer.flush()
 
+    def await_members(self, patience_s: float = 60) -> None:
+        """Wait until every process has partitions: one that joins while others are at work has
+        them repeat what they had not committed."""
+        until = time.monotonic() + patience_s
+        while (ready := sum(map(self._members, self._groups))) < len(self._processes):
+            if time.monotonic() > until or self._ended():
+                raise ChainFailed(
+                    f"{ready} of {len(self._processes)} processes have partitions: {self._words()}"
+                )
+            time.sleep(_JOINING_POLL_S)
+
+    def _members(self, group: str) -> int:
+        try:
+            found = self._admin.describe_consumer_groups([group])[group].result()
+        except KafkaException:
+            return 0  # nobody has joined it yet
+        if found.state != ConsumerGroupState.STABLE:
+            return 0
+        return sum(1 for member in found.members if member.assignment.topic_partitions)
+
+    def _ended(self) -> bool:
+        return any(process.pid is None for process in self._processes)
+
+    def _words(self) -> list[str]:
+        return [p.last_words(("Error", "error")) for p in self._processes if p.pid is None]
+
     def await_output(self, total: int, patience_s: float = 60) -> float:
         """Wait until `total` records are on the last topic; the monotonic time of that."""
         changed, before = time.monotonic(), -1
@@ -135,9 +170,8 @@ class HopChain:
                 return now
             if count != before:
                 before, changed = count, now
-            if now - changed > patience_s or any(p.pid is None for p in self._processes):
-                words = [p.last_words(("Error", "error")) for p in self._processes if p.pid is None]
-                raise ChainFailed(f"{count} of {total} came out: {words}")
+            if now - changed > patience_s or self._ended():
+                raise ChainFailed(f"{count} of {total} came out: {self._words()}")
             time.sleep(_POLL_S)
 
     def count(self, topic: str) -> int:

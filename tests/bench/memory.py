@@ -1,4 +1,4 @@
-"""Memory of a light service with a million records behind it, on real Kafka.
+"""Memory of a pass-through hop with a million records behind it, on real Kafka.
 
 The peak that the kernel saw (VmHWM) from the start of the process until it has worked off a
 tenth: what it holds does not depend on how much is still to come.

@@ -12,6 +12,7 @@ Document = Mapping[str, Any]
 
 def panels(document: Document) -> list[Panel]:
     """Everything that was measured, in the order of the table."""
+    document = {row: section for row, section in document.items() if "error" not in section}
     made = (
         *_chain(document.get("chain")),
         *_latency(document.get("latency")),
@@ -74,7 +75,7 @@ def _memory(section: Document | None) -> list[Panel]:
         Bar("at the end", section["rss_mb"], ours=True),
     )
     goal = section["goal_mb"]
-    title = f"{section['backlog']:,} records behind a service: resident MB"
+    title = f"{section['backlog']:,} records behind a pass-through hop: resident MB"
     return [Panel(title, bars, goal, f"goal: at most {goal:g}")]
 
 

@@ -15,7 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench.pipeline_run import BenchPlan, run
-from tests.bench.report import RESULT, machine, write_section
+from tests.bench.report import RESULT, machine, measured_tree, write_section
+from tests.bench.scoring_load import Stuck
 from tests.fault.running_stack import StackFailed
 
 NOTES = (
@@ -46,9 +47,12 @@ def main() -> int:
             brokers[broker] = run(
                 broker, plan, lambda text: print(text, file=sys.stderr, flush=True)
             )
-        except StackFailed as failure:
+        except (StackFailed, Stuck) as failure:
             missing = f"{broker} was not measured: {failure}"
-    section = {"machine": where, "notes": list(NOTES), "brokers": brokers}
+    full = BenchPlan()
+    quick = plan.events < full.events or plan.rate_events < full.rate_events
+    told = {"quick": quick, **measured_tree(), "machine": where}
+    section = {"notes": list(NOTES), "brokers": brokers, **told}
     write_section("pipeline", section)
     show(Console(highlight=False, width=110), where, brokers)
     print(f"written to {RESULT}")
@@ -78,7 +82,7 @@ def _options() -> argparse.Namespace:
 
 def show(console: Console, where: dict[str, Any], brokers: dict[str, dict[str, Any]]) -> None:
     """The figures as tables, with what they have to be read with."""
-    table = Table(title="pipeline: submitted to signed")
+    table = Table(title="pipeline: from submission until the signer appends the signed record")
     for heading in ("broker", "scores/s", "cores used", "saturated p50 / p90 / p99 ms",
                     "low rate p50 / p90 / p99 ms", "evidence behind"):  # fmt: skip
         table.add_column(heading, justify="right")

@@ -5,11 +5,19 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 RESULT = Path("build/bench.json")
+_REPO = Path(__file__).resolve().parents[2]
+# What a figure depends on: a word in a README, or a fault run on record, changes none.
+_MEASURED = (
+    *("shared", "services", "deploy", "schemas", "requirements.lock", "tests/fault"),
+    *("tests/bench", ":!tests/bench/fault_runs"),
+)
 
 
 def machine() -> dict[str, Any]:
@@ -32,6 +40,39 @@ def _cpu_model() -> str:
     except OSError:
         pass
     return platform.processor() or "unknown"
+
+
+def measured_tree(repo: Path = _REPO) -> dict[str, Any]:
+    """The short hash of the last commit that changed what is measured, "unknown" where there is
+    no git to ask; `dirty` where that is not as committed."""
+    last = _git(repo, "log", "-1", "--format=%h", "--", *_MEASURED)
+    changes = _git(repo, "status", "--porcelain", "--", *_MEASURED)
+    return {"commit": last or "unknown", "dirty": bool(last and changes)}
+
+
+def commits(sections: Iterable[Mapping[str, Any]]) -> str:
+    """Where the sections were measured, in words."""
+    names = sorted(
+        {
+            section.get("commit", "unknown") + (" with changes" if section.get("dirty") else "")
+            for section in sections
+        }
+    )
+    return f"commit{'s' if len(names) > 1 else ''} {', '.join(names)}"
+
+
+def in_one_line(error: Exception) -> str:
+    """Kind and words of an error."""
+    return " ".join(f"{type(error).__name__}: {error}".split())
+
+
+def _git(repo: Path, *words: str) -> str:
+    try:
+        command = ["git", "-C", str(repo), *words]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""
 
 
 def write_section(name: str, section: dict[str, Any], result: Path = RESULT) -> None:

@@ -2,6 +2,7 @@
 
 All processes and the broker share one machine, so what more processes could do on more machines
 does not show here; what must not show is a loss from more partitions that the floor does not have.
+Every replica has joined before the warm-up, so nothing may come out twice here either.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.bench.chain import COMMANDS, FLOOR, OURS, run_once
+from tests.bench.chain_check import check
 from tests.bench.chain_events import rows
 from tests.bench.hop_chain import HopChain
 
@@ -33,6 +35,7 @@ def measure(
                 bootstrap, name, COMMANDS[variant], folder, partitions=partitions, replicas=replicas
             ) as chain:
                 found[variant] = run_once(chain, warm_up, work)
+                check(bootstrap, chain.topics[-1], [*warm_up, *work])
         ours, floor = found[OURS], found[FLOOR]
         say(
             f"scaling: {partitions} partitions, {replicas} replicas: {ours['per_s']:.0f}/s, "

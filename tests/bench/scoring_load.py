@@ -1,7 +1,8 @@
-"""Submits wallet events and times each until its signed score is on the topic.
+"""Submits wallet events and times each until the signer appends its signed score.
 
 A latency is the difference of two record timestamps, the submitted one's and the signed one's,
-both set by the producers' clocks on one machine.
+both set by the producers' clocks on one machine: the broker's confirmation of the signed record
+comes after it.
 """
 
 from __future__ import annotations

@@ -9,12 +9,15 @@ from rich.console import Console
 from rich.table import Table
 
 from tests.bench import pipeline
+from tests.bench.report import commits
 
 
 def show(console: Console, found: Mapping[str, Mapping[str, Any]]) -> None:
-    """One table per section that was measured now."""
+    """One table per section that was measured now, or why it was not."""
     for row, section in found.items():
-        if row == "pipeline":
+        if "error" in section:
+            console.print(f"{row}: not measured: {section['error']}", markup=False)
+        elif row == "pipeline":
             pipeline.show(console, section["machine"], section["brokers"])
         else:
             console.print(_TABLES[row](section))
@@ -24,7 +27,12 @@ def show(console: Console, found: Mapping[str, Mapping[str, Any]]) -> None:
             row: section["machine"]["load_average_before"][0] for row, section in found.items()
         }
         shown = ", ".join(f"{row} {load:g}" for row, load in loads.items())
-        console.print(f"{where['cores']} cores, {where['cpu']}; load average before: {shown}")
+        console.print(
+            f"{where['cores']} cores, {where['cpu']}; {commits(found.values())}; "
+            f"load average before: {shown}"
+        )
+        if some := [row for row, section in found.items() if section.get("quick")]:
+            console.print(f"quick: {', '.join(some)}")
 
 
 def _table(title: str, *headings: str) -> Table:
@@ -47,7 +55,7 @@ def chain(section: Mapping[str, Any]) -> Table:
             name, f"{found['per_s']:,.0f}", _ratio(found, "rate_ratio"), f"{found['cpu_us']:.1f}",
             _ratio(found, "cpu_ratio"), f"{found['peak_rss_mb']:.0f}",
         )  # fmt: skip
-    for name, reason in section["missing"].items():
+    for name, reason in (section["missing"] | section["failed"]).items():
         table.add_row(name, f"not measured: {reason}")
     return table
 
@@ -85,8 +93,8 @@ def scaling(section: Mapping[str, Any]) -> Table:
 
 def memory(section: Mapping[str, Any]) -> Table:
     table = _table(
-        f"memory: {section['backlog']:,} records behind a light service, "
-        f"{section['partitions']} partitions",
+        f"memory: {section['backlog']:,} records of {section['event_bytes']:,} B behind "
+        f"a pass-through hop, {section['partitions']} partitions",
         f"peak RSS MB (goal {section['goal_mb']:g})", "RSS MB at the end", "records/s",
     )  # fmt: skip
     rate = section["worked_off"] / section["seconds"]
@@ -95,7 +103,10 @@ def memory(section: Mapping[str, Any]) -> Table:
 
 
 def model_stage(section: Mapping[str, Any]) -> Table:
-    table = _table("model stage: slots kept busy", "shape", "records/s", "ideal", "share", "goal")
+    table = _table(
+        "model stage: share of what the slots, or fewer keys, allow",
+        "shape", "records/s", "ideal", "share", "goal",
+    )  # fmt: skip
     for shape in section["shapes"]:
         table.add_row(
             shape["name"], f"{shape['rate']:,.0f}", f"{shape['ideal']:,.0f}",

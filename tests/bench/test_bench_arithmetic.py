@@ -12,7 +12,7 @@ import pytest
 
 from tests.bench.pipeline_run import BenchPlan, run
 from tests.bench.process_usage import usage, usages
-from tests.bench.report import write_section
+from tests.bench.report import commits, measured_tree, write_section
 from tests.bench.scoring_load import Load
 
 
@@ -46,6 +46,36 @@ def test_sections_of_the_result_file_stay_apart(tmp_path: Path) -> None:
     write_section("chain", {"b": 2}, result)
     write_section("pipeline", {"a": 3}, result)
     assert json.loads(result.read_text()) == {"pipeline": {"a": 3}, "chain": {"b": 2}}
+
+
+def test_commits_in_words() -> None:
+    """Several where sections were measured at several."""
+    clean = {"commit": "a1b2c3d", "dirty": False}
+    dirty = {"commit": "e4f5a6b", "dirty": True}
+    assert commits([clean, clean]) == "commit a1b2c3d"
+    assert commits([dirty, clean, {}]) == "commits a1b2c3d, e4f5a6b with changes, unknown"
+
+
+def test_a_tree_is_named_by_what_is_measured(tmp_path: Path) -> None:
+    """Another README is the same tree; another service is not; without git it has no name."""
+    assert measured_tree(tmp_path / "none") == {"commit": "unknown", "dirty": False}
+
+    def git(*words: str) -> str:
+        who = ["-c", "user.name=x", "-c", "user.email=x@y"]
+        command = ["git", "-C", str(tmp_path), *who, *words]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    git("init", "-q")
+    (tmp_path / "services").mkdir()
+    for name in ("services/a.py", "README.md"):
+        (tmp_path / name).write_text("1", "utf-8")
+        git("add", "-A")
+        git("commit", "-q", "-m", name)
+    first = git("rev-parse", "--short", "HEAD~1")
+    (tmp_path / "README.md").write_text("2", "utf-8")
+    assert measured_tree(tmp_path) == {"commit": first, "dirty": False}
+    (tmp_path / "services" / "b.py").write_text("2", "utf-8")
+    assert measured_tree(tmp_path) == {"commit": first, "dirty": True}
 
 
 @pytest.mark.slow

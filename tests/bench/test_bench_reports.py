@@ -20,13 +20,16 @@ from tests.bench.figures import median_of, paired_ratio, percentile
 from tests.bench.panels import panels
 from tests.bench.plot import Bar, Panel, render
 from tests.bench.scaling import _wanted
+from tests.bench.summary import markdown
 from tests.bench.tables import show
 
 SVG = "{http://www.w3.org/2000/svg}"
-MACHINE = {"cores": 2, "cpu": "some", "load_average_before": [1.5, 1, 1]}
+MACHINE = {"cores": 2, "cpu": "some", "python": "3.11", "load_average_before": [1.5, 1, 1],
+           "measured_at": "2026-01-02T03:04:05+00:00"}  # fmt: skip
 SECTIONS: dict[str, dict[str, Any]] = {
     "chain": {
         "hops": 5, "event_bytes": 1277, "sampled_share": 0.01, "rounds": 2, "missing": {"x": "y"},
+        "failed": {"z": "1 missing"},
         "goals": {"rate_ratio": 0.8, "cpu_ratio": 1.5}, "machine": MACHINE,
         "variants": {
             "floor": {"per_s": 8000, "cpu_us": 30, "peak_rss_mb": 40, "rate_ratio": 1,
@@ -41,10 +44,14 @@ SECTIONS: dict[str, dict[str, Any]] = {
     "scaling": {"machine": MACHINE, "cells": [
         {"partitions": 1, "replicas": 1, "per_s": 5000, "cpu_us": 40,
          "floor_per_s": 6000, "floor_cpu_us": 30}]},
-    "memory": {"backlog": 1_000_000, "partitions": 12, "goal_mb": 150, "peak_rss_mb": 80,
-               "rss_mb": 75, "worked_off": 100_000, "seconds": 10, "machine": MACHINE},
+    "memory": {"backlog": 1_000_000, "event_bytes": 1277, "partitions": 12, "goal_mb": 150,
+               "peak_rss_mb": 80, "rss_mb": 75, "worked_off": 100_000, "seconds": 10,
+               "machine": MACHINE},
     "model_stage": {"machine": MACHINE, "shapes": [
-        {"name": "64 x 50 ms", "rate": 1200, "ideal": 1280, "share": 0.94, "goal": 0.9}]},
+        {"name": "64 x 50 ms", "slots": 64, "keys": 5000, "rate": 1200, "ideal": 1280,
+         "share": 0.94, "goal": 0.9},
+        {"name": "5 hot keys, 64 x 50 ms", "slots": 64, "keys": 5, "rate": 93, "ideal": 100,
+         "share": 0.93, "goal": 0.8}]},
     "http_client": {"connections": 64, "goal_calls_per_core_s": 2500, "machine": MACHINE,
                     "clients": {"ollama": {"calls_per_core_s": 5000, "cpu_us_per_call": 200}}},
 }  # fmt: skip
@@ -109,7 +116,7 @@ def test_bars_are_in_proportion_and_the_goal_is_on_their_scale() -> None:
 def test_every_section_has_its_panel_and_its_table() -> None:
     """And one that was not measured has none."""
     assert [panel.title.split(":")[0] for panel in panels({"memory": SECTIONS["memory"]})] == [
-        "1,000,000 records behind a service"
+        "1,000,000 records behind a pass-through hop"
     ]
     drawn = panels(SECTIONS)
     assert len(drawn) == len(SECTIONS) + 1, "the chain has two"
@@ -118,5 +125,28 @@ def test_every_section_has_its_panel_and_its_table() -> None:
     console = Console(record=True, width=130, file=io.StringIO())
     show(console, json.loads(json.dumps(SECTIONS)))
     text = console.export_text()
-    for shown in ("6,800", "0.85", "1.30", "not measured: y", "94.0%", "10,000", "5,000"):
+    for shown in ("6,800", "0.85", "1.30", "not measured: y", "not measured: 1 missing", "94.0%",
+                  "10,000", "5,000"):  # fmt: skip
         assert shown in text
+
+
+def test_a_label_says_what_was_measured() -> None:
+    """Fewer keys than slots keep fewer busy, a hop is no service, signed is not confirmed yet."""
+    services = {
+        name: {"what": name, "peak_rss_mb": mb}
+        for name, mb in (("ingest", 93.5), ("signer", 64.1), ("broker", 371.0), ("load", 10.0))
+    }
+    kafka = {
+        "at_rate_ms": {"p50": 40, "p99": 90}, "scores_per_s": 298, "rate_per_s": 20,
+        "processes": services,
+    }  # fmt: skip
+    document = {
+        **{name: SECTIONS[name] for name in ("memory", "model_stage")},
+        "pipeline": {"brokers": {"kafka": kafka}, "machine": MACHINE},
+    }
+    made = markdown(document)
+    assert "| model stage, 64 × 50 ms: slots busy | 94.0% |" in made
+    assert "| model stage, 5 hot keys, 64 × 50 ms: share of what 5 keys allow | 93.0% |" in made
+    assert "pass-through hop, 1,000,000 events of 1.3 KB behind | 80 MB |" in made
+    assert "from submission until the signer appends the signed record, kafka broker" in made
+    assert "a service's peak memory 64 to 94 MB" in made

@@ -12,7 +12,8 @@ from assay.envelope import read_binary
 from assay.ids import event_id
 from assay_runtime.tracing import parse_traceparent
 from deploy.kafka.broker import Broker
-from tests.bench.chain import COMMANDS, check, run_once
+from tests.bench.chain import COMMANDS, run_once
+from tests.bench.chain_check import check
 from tests.bench.chain_events import TYPE, rows
 from tests.bench.hop_chain import HopChain
 
@@ -20,7 +21,7 @@ EVENTS = 40
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["floor", "chain"])
+@pytest.mark.parametrize("variant", ["floor", "chain", "faststream_batch"])
 def test_every_event_passes_five_hops_unchanged(
     kafka_broker: Broker, tmp_path: Path, variant: str
 ) -> None:
@@ -29,7 +30,7 @@ def test_every_event_passes_five_hops_unchanged(
     bootstrap = kafka_broker.bootstrap
     with HopChain(bootstrap, f"test-{variant}", COMMANDS[variant], tmp_path, partitions=1) as chain:
         found = run_once(chain, warm_up, work)
-        check(bootstrap, chain, [*warm_up, *work])
+        check(bootstrap, chain.topics[-1], [*warm_up, *work])
         ids = [_read(bootstrap, topic) for topic in chain.topics]
     assert found["per_s"] > 0
     assert found["cpu_us"] > 0
@@ -39,6 +40,19 @@ def test_every_event_passes_five_hops_unchanged(
         for before, after in itertools.pairwise(ids):
             for (parent, _, _), (made, value, _) in zip(before, after, strict=True):
                 assert made == event_id(parent, TYPE, value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["floor", "chain"])
+def test_replicas_that_join_repeat_nothing(
+    kafka_broker: Broker, tmp_path: Path, variant: str
+) -> None:
+    """The warm-up waits for both of each hop, so the check holds for them as well."""
+    warm_up, work = list(rows(10, seed=2)), list(rows(EVENTS))
+    bootstrap, command = kafka_broker.bootstrap, COMMANDS[variant]
+    with HopChain(bootstrap, f"two-{variant}", command, tmp_path, hops=2, replicas=2) as chain:
+        run_once(chain, warm_up, work)
+        check(bootstrap, chain.topics[-1], [*warm_up, *work])
 
 
 def _read(bootstrap: str, topic: str) -> list[tuple[str, bytes, str]]:

@@ -8,6 +8,7 @@ finished never runs again, and a crash repeats no more calls than there are slot
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -53,6 +54,25 @@ class ControlledStage:
             del self.running[name]
             self.keys[record.key] -= 1
         return []
+
+
+class DeafStage:
+    """Calls that cannot be cancelled; each ends by its gate alone."""
+
+    def __init__(self) -> None:
+        self.begun: list[Record] = []
+        self.gates: list[asyncio.Future[None]] = []
+
+    async def send(self, records: Sequence[Record]) -> list[asyncio.Future[object]]:
+        self.begun += records
+        self.gates.append(gate := asyncio.get_running_loop().create_future())
+        while not gate.done():
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(gate)
+        return []
+
+    async def confirm(self, confirmations: list[asyncio.Future[object]]) -> None:
+        await asyncio.sleep(0)
 
 
 def record(topic: str, partition: int, offset: int, key: bytes | None) -> Record:
@@ -160,7 +180,7 @@ async def test_everything_once_in_order_within_bounds(
 
 
 def started(
-    intake: MemoryIntake, stage: ControlledStage, slots: int
+    intake: MemoryIntake, stage: ControlledStage | DeafStage, slots: int
 ) -> tuple[LaneEngine, asyncio.Task[None]]:
     engine = LaneEngine("p", intake, stage, slots, frozenset({"first"}))  # type: ignore[arg-type]
     return engine, asyncio.create_task(engine.run())
@@ -227,6 +247,32 @@ async def test_a_full_window_goes_on_after_a_rebalance() -> None:
     intake.assign()
     await settle()
     assert set(stage.running) == {("t", 0, 0)}
+    await engine.stop(0)
+    await run
+
+
+async def test_a_call_that_outlives_its_assignment_frees_its_slot(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its completion is void, so no commit follows that would begin what fills the window."""
+    monkeypatch.setattr(lane, "_CANCEL_S", 0.0)
+    monkeypatch.setattr(lane, "_DEAR_S", -1.0)
+    intake = MemoryIntake(logs(["t"], 1, [b"a"] * 9))
+    stage = DeafStage()
+    engine, run = started(intake, stage, 1)
+    await settle()
+    intake.revoking = True
+    await engine.drain(0)
+    intake.let_go()
+    intake.assign()
+    await settle()
+    assert (intake.window.in_flight, len(stage.begun)) == (4, 1)
+    stage.gates[0].set_result(None)
+    await settle()
+    intake.commit()
+    assert [r.offset for r in stage.begun] == [0, 0]
+    for gate in stage.gates[1:]:
+        gate.set_result(None)
     await engine.stop(0)
     await run
 

@@ -10,7 +10,10 @@ from faststream import AckPolicy, FastStream
 from faststream.kafka import KafkaBroker, KafkaMessage, KafkaResponse
 
 from assay.events import WalletFeaturesExtracted
+from assay_runtime import compression, garbage
 from tests.bench.hops import hop_arguments as shared
+
+compression.install()
 
 
 def build(hop: shared.HopArguments) -> FastStream:
@@ -33,7 +36,7 @@ def build(hop: shared.HopArguments) -> FastStream:
     async def pass_on(event: WalletFeaturesExtracted, message: KafkaMessage) -> Any:
         return KafkaResponse(event, key=message.raw_message.key, headers=message.headers)
 
-    return FastStream(broker)
+    return FastStream(broker, after_startup=[garbage.settle])
 
 
 if __name__ == "__main__":

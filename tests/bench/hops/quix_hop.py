@@ -11,6 +11,7 @@ import logging
 from quixstreams import Application
 
 from assay.events import WalletFeaturesExtracted
+from assay_runtime import garbage
 from tests.bench.hops import hop_arguments as shared
 
 
@@ -30,6 +31,7 @@ def build(hop: shared.HopArguments) -> Application:
             "linger.ms": shared.LINGER_MS,
             "batch.size": shared.BATCH_BYTES,
             "compression.type": shared.COMPRESSION,
+            "compression.level": shared.COMPRESSION_LEVEL,
         },
     )
     source = app.topic(hop.source, value_deserializer="bytes")
@@ -38,6 +40,7 @@ def build(hop: shared.HopArguments) -> Application:
     stream = stream.apply(WalletFeaturesExtracted.model_validate_json)
     stream = stream.apply(lambda event: event.model_dump_json().encode())
     stream.to_topic(sink)
+    garbage.settle()
     return app
 
 

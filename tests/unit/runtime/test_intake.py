@@ -24,6 +24,7 @@ from assay_runtime import intake as intake_module
 from assay_runtime import positions as positions_module
 from assay_runtime.failures import Pause, Stop
 from assay_runtime.intake import Intake
+from assay_runtime.progress import Progress
 from assay_runtime.records import Position
 from assay_runtime.settings import KafkaSection
 
@@ -31,12 +32,12 @@ ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class MemoryConsumer:
-    """What Intake uses of AIOKafkaConsumer; position moves with what is handed out."""
+    """What Intake uses of AIOKafkaConsumer; `at` moves with what is handed out."""
 
     def __init__(self) -> None:
         self.logs = {ONE: 10, TWO: 10}
         self.low = {ONE: 0, TWO: 0}
-        self.position: dict[TopicPartition, int] = {}
+        self.at: dict[TopicPartition, int] = {}
         self.assigned = {ONE, TWO}
         self.commits: list[dict[TopicPartition, int]] = []
         self.group: dict[TopicPartition, int] = {}
@@ -44,6 +45,7 @@ class MemoryConsumer:
         self.metadata_limit = 4_096
         self.script: list[Any] = []
         self.led_by_nobody: set[TopicPartition] = set()
+        self.fetched_ends: dict[TopicPartition, int] = {}
         self.during_questions: Any = None
 
     async def getmany(self, *only: TopicPartition, timeout_ms: int, max_records: int) -> Any:
@@ -51,20 +53,29 @@ class MemoryConsumer:
         step = self.script.pop(0) if self.script else None
         fetched: dict[TopicPartition, list[Any]] = {}
         for tp in sorted(self.assigned):
-            if tp not in self.position or (only and tp not in only):
+            if tp not in self.at or (only and tp not in only):
                 continue
             if step == "fails after the first" and tp == TWO:
                 raise CorruptRecordException
-            if self.position[tp] < self.low[tp]:
-                raise OffsetOutOfRangeError({tp: self.position[tp]})
-            fetched[tp] = [row(tp, n) for n in range(self.position[tp], self.logs[tp])][:3]
-            self.position[tp] += len(fetched[tp])
+            if self.at[tp] < self.low[tp]:
+                raise OffsetOutOfRangeError({tp: self.at[tp]})
+            fetched[tp] = [row(tp, n) for n in range(self.at[tp], self.logs[tp])][:3]
+            self.at[tp] += len(fetched[tp])
         return fetched
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
         if tp not in self.assigned:
             raise IllegalStateError(f"{tp} is not assigned")
-        self.position[tp] = offset
+        self.at[tp] = offset
+
+    async def position(self, tp: TopicPartition) -> int:
+        return self.at[tp]
+
+    def assignment(self) -> set[TopicPartition]:
+        return self.assigned
+
+    def highwater(self, tp: TopicPartition) -> int | None:
+        return self.fetched_ends.get(tp)
 
     def leader_for_partition(self, tp: TopicPartition) -> int:
         return -1 if tp in self.led_by_nobody else 1
@@ -201,7 +212,7 @@ async def test_records_of_the_new_assignment_that_come_early_are_dropped(
     await intake.on_partitions_assigned([ONE])
     await offsets(intake)
     await intake.on_partitions_revoked([ONE])
-    consumer.position = {ONE: 5}
+    consumer.at = {ONE: 5}
     assert await offsets(intake) == []
     consumer.group = {ONE: 2}
     await intake.on_partitions_assigned([ONE])
@@ -505,8 +516,43 @@ async def test_a_partition_without_a_leader_holds_up_no_other(
     consumer.led_by_nobody = set()
     assert await offsets(intake) == [(0, 3), (0, 4), (0, 5), (1, 0), (1, 1), (1, 2)]
     assert told == ["no leader for t/1", None]
+    assert await intake.check_led() is None
+
+
+async def test_a_consumer_stuck_on_the_others_is_found_beside_a_lost_leader(
+    consumer: MemoryConsumer, intake: Intake
+) -> None:
+    """Its partition is named; what can be read and is not is judged by itself."""
+    await intake.on_partitions_assigned([ONE, TWO])
+    for ticket, _ in await intake.poll(100, 0):
+        intake.complete(ticket)
     consumer.led_by_nobody = {TWO}
-    with pytest.raises(LeaderNotAvailableError, match="no leader for t/1"):
+    assert await intake.check_led() == "no leader for t/1"
+    now = 0.0
+    told: list[str | None] = []
+    watchdog = Progress(KafkaSection(stall_s=60), "p", told.append, lambda: now)
+    while now < 60:
+        now += 20
+        await watchdog.check(intake.window.in_flight, intake.waiting)
+    now += 1
+    with pytest.raises(Stop, match="lag 7 and no progress"):
+        await watchdog.check(intake.window.in_flight, intake.waiting)
+    assert set(told) == {None}, "the broker answers"
+
+
+async def test_what_has_no_leader_is_no_work_left_undone(
+    consumer: MemoryConsumer, intake: Intake
+) -> None:
+    """Neither where the others are read to their ends, nor where there are no others."""
+    await intake.on_partitions_assigned([ONE, TWO])
+    for _ in range(4):
+        for ticket, _ in await intake.poll(100, 0):
+            intake.complete(ticket)
+    consumer.logs[TWO] = 20
+    consumer.led_by_nobody = {TWO}
+    assert await intake.waiting() is None
+    consumer.led_by_nobody = {ONE, TWO}
+    with pytest.raises(LeaderNotAvailableError, match="no leader for t/0, t/1"):
         await intake.waiting()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +21,7 @@ from prometheus_client import REGISTRY
 from assay.envelope import Message
 from assay_runtime.failures import DeadLetter, Pause, Stop
 from assay_runtime.publisher import Publisher
+from assay_runtime.record_batches import Sent
 from assay_runtime.settings import KafkaSection
 from deploy.loopback_ports import free_port
 
@@ -34,6 +36,7 @@ class MemoryProducer:
         self.futures: list[asyncio.Future[Any]] = []
         self.script: list[BaseException | None] = []
         self.confirms = True
+        self._message_accumulator = SimpleNamespace(_batches={}, _pending_batches=set())
 
     async def send(self, topic: str, value: bytes, key: bytes, headers: Any) -> Any:
         if self.script and (error := self.script.pop(0)):
@@ -125,6 +128,56 @@ async def test_no_confirmation_within_the_deadline(
         await publisher.publish([(message(b"x"), TRACE)])
 
 
+@pytest.fixture
+async def disconnected(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Publisher]:
+    """A started publisher whose producer has its buffer and no broker."""
+
+    async def connected(self: Any) -> None:
+        return None
+
+    monkeypatch.setattr(AIOKafkaProducer, "start", connected)
+    made = Publisher(KafkaSection(send_deadline_s=0.2), "c", "publisher-test")
+    await made.start()
+    assert made._producer is not None
+    yield made
+    made._producer._closed = True
+
+
+async def test_what_is_not_confirmed_is_named_until_it_is(
+    disconnected: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The partitions, whether their records still wait or are on their way; not at once."""
+    assert disconnected._producer is not None
+    buffer = disconnected._producer._message_accumulator
+    await buffer.add_message(TopicPartition("t", 1), b"k", b"v", 1)
+    await buffer.add_message(TopicPartition("t", 3), b"k", b"v", 1)
+    assert await disconnected.check_confirmed() is None
+    later = time.monotonic() + 60
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    await buffer.add_message(TopicPartition("t", 2), b"k", b"v", 1)
+    assert await disconnected.check_confirmed() == "not confirmed for more than 5 s: t/1, t/3"
+    buffer._txn_manager.set_pid_and_epoch(1, 0)
+    under_way = buffer._pop_batch(TopicPartition("t", 3))
+    assert await disconnected.check_confirmed() == "not confirmed for more than 5 s: t/1, t/3"
+    under_way.done(0)
+    await asyncio.sleep(0)
+    assert await disconnected.check_confirmed() == "not confirmed for more than 5 s: t/1"
+
+
+async def test_before_it_starts_nothing_waits_for_confirmation() -> None:
+    """Readiness is asked about from the first moment on."""
+    assert await Publisher(KafkaSection(), "c", "publisher-test").check_confirmed() is None
+
+
+async def test_who_is_ended_by_the_deadline_says_which_partition(disconnected: Publisher) -> None:
+    """The log is what is left of the process."""
+    assert disconnected._producer is not None
+    buffer = disconnected._producer._message_accumulator
+    future = await buffer.add_message(TopicPartition("t", 1), b"k", b"v", 1)
+    with pytest.raises(Stop, match=r"confirmed nothing for 0\.2 s: t/1$"):
+        await disconnected.confirm([Sent(future, "t", 1)])
+
+
 async def test_a_full_buffer_is_waited_for_within_the_deadline(
     publisher: Publisher, producer: MemoryProducer
 ) -> None:
@@ -156,17 +209,12 @@ async def test_an_absent_broker_is_waited_for_by_opened() -> None:
     await publisher.close()
 
 
-async def test_what_waits_for_a_leader_is_not_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_what_waits_for_a_leader_is_not_given_up(
+    disconnected: Publisher, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """aiokafka fails a batch that has been without one for 40 s; here the send deadline decides."""
-
-    async def connected(self: Any) -> None:
-        return None
-
-    monkeypatch.setattr(AIOKafkaProducer, "start", connected)
-    publisher = Publisher(KafkaSection(), "c", "publisher-test")
-    await publisher.start()
-    assert publisher._producer is not None
-    waiting = publisher._producer._message_accumulator
+    assert disconnected._producer is not None
+    waiting = disconnected._producer._message_accumulator
     builder = waiting.create_builder()
     builder.append(timestamp=None, key=b"k", value=b"v")
     confirmation = await waiting.add_batch(builder, TopicPartition("t", 0), 1)
@@ -174,4 +222,3 @@ async def test_what_waits_for_a_leader_is_not_given_up(monkeypatch: pytest.Monke
     monkeypatch.setattr(time, "monotonic", lambda: hour_later)
     waiting.drain_by_nodes(ignore_nodes=())
     assert not confirmation.done()
-    publisher._producer._closed = True

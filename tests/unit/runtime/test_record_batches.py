@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,6 +31,7 @@ class BatchProducer:
         self.futures: list[asyncio.Future[Any]] = []
         self.script: list[BaseException | None] = []
         self.confirms = True
+        self._message_accumulator = SimpleNamespace(_batches={}, _pending_batches=set())
 
     async def partitions_for(self, topic: str) -> set[int]:
         return set(range(PARTITIONS))
