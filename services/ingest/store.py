@@ -93,8 +93,9 @@ class RequestStore(Protocol):
 
     async def conclude(self, endings: Sequence[Ending], now_ms: int) -> None:
         """Project outcomes in one transaction. The first stays, but a signed score or an accepted
-        answer replaces a failure: a dead letter that was replayed ends well. The accepted event
-        of a request that has ended is dropped, nothing will ask for it again."""
+        answer replaces a failure, and a rejection a dead letter: one that was replayed ends so or
+        well. In whatever order the topics are read, the same kind of end remains. The accepted
+        event of a request that has ended is dropped, nothing will ask for it again."""
         ...
 
     async def get(self, request_id: str) -> Known | None: ...

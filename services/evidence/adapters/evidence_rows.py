@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, TypeVar
 
-from services.evidence.domain import Kept, Row, read_header_bytes, seal_of
+from services.evidence.domain import (
+    Entry,
+    Kept,
+    Row,
+    read_header_bytes,
+    wallet_in,
+)
 from services.evidence.domain.erasure import ERASURE_PLACE, Erasure
 from services.evidence.store import Query
 
@@ -18,6 +25,8 @@ COMPARED = ("value", "topic", "type", "request_id", "wallet", "headers")
 ERASE_AT_ONCE = 1_000
 # Values looked up in one statement.
 LOOK_UP = 500
+
+Id = TypeVar("Id", str, int)
 
 
 def values_of(row: Row) -> tuple[object, ...]:
@@ -41,6 +50,27 @@ def values_of(row: Row) -> tuple[object, ...]:
     )
 
 
+def row_of(columns: Sequence[Any]) -> tuple[int, Row]:
+    """The cursor and the row of id, COLUMNS and erased_by."""
+    (
+        row_id, shard, seq, event_id, kind, request_id, wallet, timestamp_ms, topic, partition,
+        offset, headers, salt, value, leaf_hash, erased_by,
+    ) = columns  # fmt: skip
+    entry = Entry(
+        event_id=event_id,
+        type=kind,
+        request_id=request_id,
+        wallet=wallet,
+        timestamp_ms=timestamp_ms,
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        headers=read_header_bytes(headers),
+        value=value or b"",
+    )
+    return row_id, Row(shard, seq, entry, salt or b"", leaf_hash, headers, erased_by)
+
+
 def kept_of(
     value: bytes | None,
     topic: str,
@@ -49,8 +79,11 @@ def kept_of(
     wallet: str | None,
     headers: bytes,
 ) -> Kept:
-    """The columns of COMPARED."""
-    return Kept(value, topic, kind, request_id, wallet, seal_of(read_header_bytes(headers)))
+    """The columns of COMPARED. An older version kept submissions under the wallet of their subject
+    or none, which is no difference."""
+    told = read_header_bytes(headers)
+    named = None if value is None else wallet_in(topic, told, value)
+    return Kept.of_columns(value, topic, kind, request_id, named or wallet, told)
 
 
 def conditions(query: Query, after: int) -> tuple[list[str], list[object]]:
@@ -72,7 +105,7 @@ def erasure_conditions(erasure: Erasure) -> tuple[list[str], list[object]]:
     return [column, "topic <>"], [erasure.wallet or erasure.request_id, ERASURE_PLACE]
 
 
-def in_parts(ids: Collection[str]) -> Iterator[list[str]]:
+def in_parts(ids: Collection[Id]) -> Iterator[list[Id]]:
     """At most LOOK_UP of them at a time."""
     every = list(ids)
     for start in range(0, len(every), LOOK_UP):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Any
 
 from assay_runtime.postgres import PostgresPool
@@ -15,16 +15,18 @@ from services.evidence.adapters.evidence_rows import (
     conditions,
     erasure_conditions,
     kept_of,
+    row_of,
     values_of,
 )
 from services.evidence.adapters.migrations_postgres import MIGRATIONS
+from services.evidence.adapters.older_rows import Found, older_ids
+from services.evidence.adapters.older_rows_postgres import look_older
 from services.evidence.domain import (
     SALT_BYTES,
     Entry,
     Kept,
     Row,
     plan,
-    read_header_bytes,
     unknown,
 )
 from services.evidence.domain.erasure import Erasable, Erased, Erasure, erasure_entries
@@ -80,7 +82,7 @@ class PostgresEvidence:
                 " WHERE id = ANY($1::bigint[]) ORDER BY id",
                 ids,
             )
-        return Page([(int(row["id"]), _row(row)) for row in rows], ids[-1] if more else None)
+        return Page([row_of(row) for row in rows], ids[-1] if more else None)
 
     async def values(self, event_ids: Collection[str]) -> dict[str, bytes]:
         async with self._pool.connection() as db:
@@ -94,28 +96,41 @@ class PostgresEvidence:
                 f"SELECT count(*) FROM evidence WHERE erased_by IS NULL AND {_numbered(where)}",
                 *values,
             )
-        return int(count)
+        return int(count) + len({row_id async for ids in self._older(erasure) for row_id in ids})
 
     async def erase(self, erasure: Erasure) -> Erased:
-        rows = 0
-        records: list[str] = []
-        while found := await self._erase_some(erasure):
-            rows += found.rows
-            records += found.records
-        return Erased(rows, tuple(records))
+        done: list[Erased] = []
+        while (found := await self._erase_some(erasure)).rows:
+            done.append(found)
+        done += [
+            await self._erase(erasure, "id = ANY($1::bigint[])", ids)
+            async for ids in self._older(erasure)
+        ]
+        return Erased.in_all(done)
 
-    async def _erase_some(self, erasure: Erasure) -> Erased | None:
-        """The first of what is left, None where nothing is."""
+    def _older(self, erasure: Erasure) -> AsyncIterator[list[int]]:
+        return older_ids(erasure, self._look_older)
+
+    async def _look_older(self, wallet: str, after: int) -> Found:
+        async with self._pool.transaction() as db:
+            return await look_older(wallet, after, db)
+
+    async def _erase_some(self, erasure: Erasure) -> Erased:
+        """The first of what is left."""
         where, values = erasure_conditions(erasure)
+        first = f"{_numbered(where)} ORDER BY id LIMIT {ERASE_AT_ONCE}"
+        return await self._erase(erasure, first, *values)
+
+    async def _erase(self, erasure: Erasure, where: str, *values: object) -> Erased:
         async with self._pool.transaction() as db:
             await _take_turn(db)
             found = await db.fetch(
                 "SELECT id, event_id, shard, seq, leaf_hash FROM evidence WHERE erased_by IS NULL"
-                f" AND {_numbered(where)} ORDER BY id LIMIT {ERASE_AT_ONCE}",
+                f" AND {where}",
                 *values,
             )
             if not found:
-                return None
+                return Erased(0, ())
             rows = [Erasable(*row) for row in found]
             entries = erasure_entries(erasure, rows)
             await _append(db, list(entries.values()))
@@ -165,21 +180,3 @@ async def _stored(db: Any, ids: Sequence[str]) -> dict[str, Kept]:
 
 def _numbered(where: Sequence[str]) -> str:
     return " AND ".join(f"{part} ${number}" for number, part in enumerate(where, 1))
-
-
-def _row(row: Any) -> Row:
-    entry = Entry(
-        event_id=row["event_id"],
-        type=row["type"],
-        request_id=row["request_id"],
-        wallet=row["wallet"],
-        timestamp_ms=row["timestamp_ms"],
-        topic=row["topic"],
-        partition=row["partition"],
-        offset=row["offset"],
-        headers=read_header_bytes(row["headers"]),
-        value=row["value"] or b"",
-    )
-    salt = row["salt"] or b""
-    place = (row["shard"], row["seq"])
-    return Row(*place, entry, salt, row["leaf_hash"], row["headers"], row["erased_by"])

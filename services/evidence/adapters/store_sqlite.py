@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import structlog
 
@@ -19,16 +21,18 @@ from services.evidence.adapters.evidence_rows import (
     erasure_conditions,
     in_parts,
     kept_of,
+    row_of,
     values_of,
 )
 from services.evidence.adapters.migrations_sqlite import MIGRATIONS
+from services.evidence.adapters.older_rows import older_ids
+from services.evidence.adapters.older_rows_sqlite import look_older
 from services.evidence.domain import (
     SALT_BYTES,
     Entry,
     Kept,
     Row,
     plan,
-    read_header_bytes,
     unknown,
 )
 from services.evidence.domain.erasure import Erasable, Erased, Erasure, erasure_entries
@@ -86,7 +90,7 @@ class SqliteEvidence:
             sizes = db.execute(sizes_sql, [*values, limit + 1]).fetchall()
             ids, more = page_of(sizes, limit, max_bytes)
             row_sql = f"SELECT id, {_COLUMNS}, erased_by FROM evidence WHERE id = ?"
-            rows = [_row(db.execute(row_sql, (row_id,)).fetchone()) for row_id in ids]
+            rows = [row_of(db.execute(row_sql, (row_id,)).fetchone()) for row_id in ids]
             return Page(rows, ids[-1] if more else None)
 
         return await self._file.read(read)
@@ -101,21 +105,29 @@ class SqliteEvidence:
             "SELECT count(*) FROM evidence WHERE erased_by IS NULL"
             f" AND {' AND '.join(f'{part} ?' for part in where)}"
         )
-        return int(await self._file.read(lambda db: db.execute(sql, values).fetchone()[0]))
+        count = int(await self._file.read(lambda db: db.execute(sql, values).fetchone()[0]))
+        return count + len({row_id async for ids in self._older(erasure) for row_id in ids})
 
     async def erase(self, erasure: Erasure) -> Erased:
-        rows = 0
-        records: list[str] = []
-        while found := await self._file.write(lambda db: _erase_some(db, erasure)):
-            rows += found.rows
-            records += found.records
+        done: list[Erased] = []
+        while (found := await self._file.write(lambda db: _erase_some(db, erasure))).rows:
+            done.append(found)
+        done += [
+            await self._file.write(partial(_erase_ids, erasure, ids))
+            async for ids in self._older(erasure)
+        ]
         # The log of the file still holds the text until it is written back and cut off.
         busy = await self._file.read(
             lambda db: db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()[0]
         )
         if busy:
             log.warning("erased_text_still_in_wal", hint="another program reads the file")
-        return Erased(rows, tuple(records))
+        return Erased.in_all(done)
+
+    def _older(self, erasure: Erasure) -> AsyncIterator[list[int]]:
+        return older_ids(
+            erasure, lambda wallet, after: self._file.read(partial(look_older, wallet, after))
+        )
 
 
 def _append(db: sqlite3.Connection, entries: Sequence[Entry]) -> list[Row]:
@@ -131,16 +143,25 @@ def _append(db: sqlite3.Connection, entries: Sequence[Entry]) -> list[Row]:
     return rows
 
 
-def _erase_some(db: sqlite3.Connection, erasure: Erasure) -> Erased | None:
-    """The first of what is left, None where nothing is."""
+def _erase_some(db: sqlite3.Connection, erasure: Erasure) -> Erased:
+    """The first of what is left."""
     where, values = erasure_conditions(erasure)
+    first = f"{' AND '.join(f'{part} ?' for part in where)} ORDER BY id LIMIT {ERASE_AT_ONCE}"
+    return _erase(db, erasure, first, values)
+
+
+def _erase_ids(erasure: Erasure, ids: Sequence[int], db: sqlite3.Connection) -> Erased:
+    return _erase(db, erasure, f"id IN ({', '.join('?' * len(ids))})", ids)
+
+
+def _erase(db: sqlite3.Connection, erasure: Erasure, where: str, values: Sequence[Any]) -> Erased:
     found = db.execute(
         "SELECT id, event_id, shard, seq, leaf_hash FROM evidence WHERE erased_by IS NULL"
-        f" AND {' AND '.join(f'{part} ?' for part in where)} ORDER BY id LIMIT {ERASE_AT_ONCE}",
+        f" AND {where}",
         values,
     ).fetchall()
     if not found:
-        return None
+        return Erased(0, ())
     rows = [Erasable(*row) for row in found]
     entries = erasure_entries(erasure, rows)
     _append(db, list(entries.values()))
@@ -163,21 +184,3 @@ def _stored(db: sqlite3.Connection, ids: Collection[str]) -> dict[str, Kept]:
         sql = f"SELECT event_id, {_COMPARED} FROM evidence WHERE event_id IN ({marks})"
         found.update((row[0], kept_of(*row[1:])) for row in db.execute(sql, some))
     return found
-
-
-def _row(row: tuple[int, int, int, str, str, str | None, str | None, int, str, int, int, bytes,
-                    bytes | None, bytes | None, bytes, str | None]) -> tuple[int, Row]:  # fmt: skip
-    data = bytes(row[11])
-    entry = Entry(
-        event_id=row[3],
-        type=row[4],
-        request_id=row[5],
-        wallet=row[6],
-        timestamp_ms=row[7],
-        topic=row[8],
-        partition=row[9],
-        offset=row[10],
-        headers=read_header_bytes(data),
-        value=bytes(row[13] or b""),
-    )
-    return row[0], Row(row[1], row[2], entry, bytes(row[12] or b""), bytes(row[14]), data, row[15])

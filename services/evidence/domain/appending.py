@@ -35,15 +35,20 @@ def plan(
 
 
 def unknown(entries: Sequence[Entry], stored: Stored) -> list[str]:
-    """Ids that `stored` must tell of before `plan`; first those of the entries, then, for as long
-    as they are taken by other records, those of their conflicts."""
-    return [name for name in _added(entries, stored) if name not in stored]
+    """Ids that `stored` must tell of before `plan`; first those of the entries, the former ones
+    too, then, for as long as they are taken by other records, those of their conflicts."""
+    former = (entry.former_id for entry in entries if entry.former_id)
+    wanted = dict.fromkeys((*_added(entries, stored), *former))
+    return [name for name in wanted if name not in stored]
 
 
 def _added(entries: Sequence[Entry], stored: Stored) -> dict[str, Entry]:
     """The entries to append by their ids, if those that `stored` does not tell of are free."""
     added: dict[str, Entry] = {}
     for given in entries:
+        former = stored.get(given.former_id) if given.former_id else None
+        if former is not None and is_repeat(given, former):
+            continue
         entry = given
         while kept := _kept(entry.event_id, added, stored):
             if is_repeat(entry, kept):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 from services.evidence.domain.entries import Entry, derived_id
 
@@ -42,6 +43,12 @@ class Erased:
 
     rows: int
     records: tuple[str, ...]
+
+    @classmethod
+    def in_all(cls, parts: Sequence[Erased]) -> Self:
+        """Of several transactions."""
+        records = (record for part in parts for record in part.records)
+        return cls(sum(part.rows for part in parts), tuple(records))
 
 
 def erasure_entries(erasure: Erasure, rows: Sequence[Erasable]) -> dict[int, Entry]:

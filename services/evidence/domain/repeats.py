@@ -9,7 +9,8 @@ from typing import NamedTuple, Self
 
 from assay.envelope import Headers, text_headers
 from assay.events import WalletEventSubmitted
-from services.evidence.domain.entries import Entry, derived_id
+from services.evidence.domain.entries import DEAD_LETTER, Entry, derived_id, failure_of
+from services.evidence.domain.named_wallets import SUBMISSIONS
 
 CONFLICT = "EVIDENCE_CONFLICT"
 # What services seal their requests with (`assay_runtime.seals`).
@@ -20,7 +21,8 @@ class Kept(NamedTuple):
     """What makes a row the record that it is. Trace context, duration, time and place are left
     out: a redelivery may bring others.
 
-    Of an erased row `value` and `seal` are None; they are gone, as is the salt of its hash.
+    Of an erased row `value`, `seal` and `failure` are None; they are gone, as is the salt of its
+    hash.
     """
 
     value: bytes | None
@@ -29,17 +31,33 @@ class Kept(NamedTuple):
     request_id: str | None
     wallet: str | None
     seal: bytes | None
+    failure: tuple[str | None, ...] | None = None
 
     @classmethod
     def of(cls, entry: Entry) -> Self:
-        return cls(
+        return cls.of_columns(
             entry.value,
             entry.topic,
             entry.type,
             entry.request_id,
             entry.wallet,
-            seal_of(entry.headers),
+            entry.headers,
         )
+
+    @classmethod
+    def of_columns(
+        cls,
+        value: bytes | None,
+        topic: str,
+        kind: str,
+        request_id: str | None,
+        wallet: str | None,
+        headers: Headers,
+    ) -> Self:
+        """Of a row; without a value it is an erased one."""
+        told = kind == DEAD_LETTER and value is not None
+        failure = failure_of(text_headers(headers)) if told else None
+        return cls(value, topic, kind, request_id, wallet, seal_of(headers), failure)
 
 
 def seal_of(headers: Headers) -> bytes | None:
@@ -55,8 +73,10 @@ def is_repeat(entry: Entry, kept: Kept) -> bool:
     """
     told = Kept.of(entry)
     if kept.value is None:
-        # The id still stands for the value, but for a dead letter, which services alone write.
-        told = told._replace(value=None, seal=None)
+        # The id still stands for the value, but for a dead letter, which services alone write; and
+        # so for the wallet that the value of a submission names, whatever was kept as such.
+        wallet = kept.wallet if entry.topic in SUBMISSIONS else told.wallet
+        told = told._replace(value=None, wallet=wallet, seal=None, failure=None)
     return told == kept or _named_by_place(entry, kept, told)
 
 

@@ -103,7 +103,8 @@ class PostgresRequests:
                 " outcome = excluded.outcome, touched_ms = excluded.touched_ms, accepted ="
                 " CASE excluded.status WHEN 'dead_lettered' THEN request.accepted END"
                 " WHERE request.outcome IS NULL OR (excluded.status IN ('signed', 'accepted')"
-                " AND request.status NOT IN ('signed', 'accepted'))",
+                " AND request.status NOT IN ('signed', 'accepted'))"
+                " OR (excluded.status = 'rejected' AND request.status = 'dead_lettered')",
                 [(e.request_id, e.status, e.outcome, now_ms, e.owned_only) for e in ordered],
             )
 

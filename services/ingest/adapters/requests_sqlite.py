@@ -104,7 +104,8 @@ class SqliteRequests:
                 " outcome = excluded.outcome, touched_ms = excluded.touched_ms,"
                 " accepted = CASE excluded.status WHEN 'dead_lettered' THEN accepted END"
                 " WHERE outcome IS NULL OR (excluded.status IN ('signed', 'accepted')"
-                " AND status NOT IN ('signed', 'accepted'))",
+                " AND status NOT IN ('signed', 'accepted'))"
+                " OR (excluded.status = 'rejected' AND status = 'dead_lettered')",
                 [(e.request_id, e.status, e.outcome, now_ms, e.owned_only) for e in endings],
             )
 

@@ -53,7 +53,9 @@ def erase(
     NOT erased here: Kafka's topics keep the text until their retention ends (topics.toml: 7 days,
     dead letters 30), the API's request table keeps results, the signer's ledger the signed
     scores, the scorer's memory answers until it restarts, PostgreSQL dead rows until VACUUM, and
-    backups what they hold.
+    backups what they hold. A submission is of the wallet that its own `address` names. --wallet
+    leaves, and --request-id erases, submissions with no address that can be read, neither there
+    nor as `ce_subject` or key; and refused ones that an older version kept without a wallet.
 
     Exit codes: 0 erased, or there was nothing to erase; 1 it failed, or you said no; 2 wrong
     usage.

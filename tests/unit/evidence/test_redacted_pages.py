@@ -69,6 +69,9 @@ async def _shown(store: EvidenceStore, value: bytes | Any, query: str = "", **ch
 async def test_personal_data_is_not_shown(store: EvidenceStore, value: Any) -> None:
     """S5.5, DESIGN §7: also in JSON inside JSON, behind escapes, in base64, in what is no JSON."""
     item = await _shown(store, value)
+    # Random hex digits spell the end of a telephone number now and then.
+    for name in ("event_id", "request_id", "leaf_hash", "value_sha256"):
+        del item[name]
     text = json.dumps(item).replace("\\u0000", "")
     for secret in (MAIL, "jane.doe", PHONE, CARD, "0958"):
         assert secret not in text

@@ -137,6 +137,16 @@ async def test_a_repeat_of_an_ended_request_publishes_nothing(
     assert refused.code == "idempotency_conflict"
 
 
+async def test_a_repeat_of_what_a_replay_rejected_publishes_nothing(store: RequestStore) -> None:
+    """X.2: a dead letter leaves a request open, the rejection that its replay came to does not."""
+    handler = _handler(store, _Aggregator())
+    first = await _accepted(handler, _record({"address": ADDRESS}))
+    await store.conclude([Ending(REQUEST, "dead_lettered", b"{}")], 1)
+    assert await _accepted(handler, _record({"address": ADDRESS}, offset=4)) == first
+    await store.conclude([Ending(REQUEST, "rejected", b"{}")], 2)
+    assert await _handled(handler, _record({"address": ADDRESS}, offset=5)) == [()]
+
+
 async def test_of_two_replicas_at_once_both_publish_what_was_stored_first(
     store: RequestStore,
 ) -> None:

@@ -104,6 +104,29 @@ async def test_only_what_was_asked_here_is_kept_of_other_requests(store: Request
     assert json.loads(known[failed].outcome or b"")["errors"]
 
 
+@pytest.mark.parametrize("first", ["letter", "rejection"])
+async def test_a_replay_that_is_rejected_is_shown_as_rejected(
+    store: RequestStore, first: str
+) -> None:
+    """X.2: whoever asks is told how the request ended, not what became of its first try, in
+    whatever order the two topics are read; a conflict of its id is another's dead letter."""
+    request = str(uuid.uuid4())
+    letter = _delivery("wallet.event.accepted.v1.features.dlq", b"{}", assay_request_id=request,
+                       assay_error_code="handler_failed", **OF_WALLET)  # fmt: skip
+    conflict = _delivery("wallet.event.submitted.v1.ingest.dlq", b"{}",
+                         assay_request_id=str(uuid.uuid4()),
+                         assay_error_code="idempotency_conflict")  # fmt: skip
+    rejection = _delivery(REJECTED, _example(REJECTED, request, terminal=True, ends_as="withheld",
+                                             reason="answers_rejected"), **OF_WALLET)  # fmt: skip
+    order = [letter, rejection] if first == "letter" else [rejection, letter]
+    handler = ResultsHandler(store, Waiting(store))
+    for delivery in (*order, conflict, *order):
+        await handler([delivery])
+    [known] = await store.endings([request])
+    assert known.status == "rejected"
+    assert json.loads(known.outcome or b"")["code"] == "answers_rejected"
+
+
 @pytest.mark.parametrize("unsealed", [False, True])
 async def test_what_a_client_asked_ends_nobodys_request(
     store: RequestStore, unsealed: bool

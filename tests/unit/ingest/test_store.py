@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import uuid
 from collections.abc import Callable
 
@@ -11,7 +12,7 @@ import pytest
 from assay_runtime.failures import Pause
 from assay_runtime.settings import SettingsError
 from services.ingest.app import open_store
-from services.ingest.store import Ending, Known, Owner, RequestStore
+from services.ingest.store import Ending, Known, Owner, RequestStore, Status
 
 A, B = "a" * 64, "b" * 64
 
@@ -104,20 +105,53 @@ async def test_megabytes_are_read_by_those_only_who_need_them(store: RequestStor
     assert len(found.accepted or b"") == 3_000_000
 
 
-async def test_the_first_outcome_stays_but_a_signature_wins(store: RequestStore) -> None:
-    """Issue 3: projecting again changes nothing, whatever is read twice and in which order; a
-    dead letter that was replayed ends well, a signed score is never taken back."""
+async def test_the_first_outcome_stays_but_a_later_end_wins(store: RequestStore) -> None:
+    """Issue 3: projecting again changes nothing, whatever is read twice; a dead letter that was
+    replayed may be rejected or end well, a signed score is never taken back."""
     request = _id()
     dead = Ending(request, "dead_lettered", b'{"code": "c"}')
+    dead_again = Ending(request, "dead_lettered", b'{"code": "d"}')
     rejected = Ending(request, "rejected", b'{"code": "r"}')
+    rejected_again = Ending(request, "rejected", b'{"code": "s"}')
     signed = Ending(request, "signed", b'{"score": 1}')
     other = Ending(request, "signed", b'{"score": 2}')
-    for ending, kept in ((dead, dead), (rejected, dead), (dead, dead), (signed, signed),
-                         (other, signed), (dead, signed), (signed, signed)):  # fmt: skip
+    for ending, kept in ((dead, dead), (dead_again, dead), (rejected, rejected), (dead, rejected),
+                         (rejected_again, rejected), (signed, signed), (other, signed),
+                         (dead, signed), (rejected, signed), (signed, signed)):  # fmt: skip
         await store.conclude([ending], 1)
         expected = Known(request, None, kept.status, None, kept.outcome)
         assert await store.status(request) == expected
         assert await store.endings([request, _id()]) == [expected]
+
+
+@pytest.mark.parametrize("owner", [None, Owner("acme", "p")])
+@pytest.mark.parametrize("batches", [1, 4])
+async def test_the_order_of_the_topics_makes_no_difference(
+    store: RequestStore, owner: Owner | None, batches: int
+) -> None:
+    """Endings stand on several topics, which are read in no order among each other."""
+    statuses: tuple[Status, ...] = ("dead_lettered", "rejected", "accepted" if owner else "signed")
+    for wanted in (statuses, statuses[:2]):
+        for order in itertools.permutations(wanted):
+            request = _id()
+            await store.announce(request, A, 1, owner)
+            endings = [Ending(request, s, s.encode(), owner is not None) for s in order]
+            for batch in [endings] if batches == 1 else [[each] for each in endings]:
+                await store.conclude(batch, 2)
+            [known] = await store.endings([request])
+            assert (known.status, known.outcome) == (wanted[-1], wanted[-1].encode())
+
+
+async def test_a_rejection_ends_what_a_dead_letter_left_open(store: RequestStore) -> None:
+    """The accepted event of a dead-lettered request is kept for its replay; once that was rejected
+    it can go, and nothing opens the request again."""
+    request = _id()
+    await store.accept(request, A, b"event", 1)
+    await store.conclude([Ending(request, "dead_lettered", b"1")], 2)
+    await store.conclude([Ending(request, "rejected", b"2")], 3)
+    assert await store.get(request) == Known(request, A, "rejected", None, b"2")
+    await store.reopen(request)
+    assert (await store.accept(request, A, b"event", 4)).status == "rejected"
 
 
 @pytest.mark.parametrize("status", ["signed", "rejected"])
