@@ -1,8 +1,8 @@
 """`python -m tests.bench.fault_series [--keep | --write]`: long fault series on record.
 
-A series of a hundred runs takes hours and is put together from several machines. `--keep` takes
-build/fault.json over into fault_runs/, a file per commit; without it their sums are printed, and
-with `--write` put between the README's `<!-- faults -->` marks.
+A series of a hundred runs takes hours and is put together from several machines. `--keep` adds the
+seeds of build/fault.json to those of its commit in fault_runs/; without it the sums of all are
+printed, and with `--write` put between the README's `<!-- faults -->` marks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from tests.bench.readme_table import tell
 from tests.fault.findings import VIOLATIONS
+from tests.fault.record import document
 
 KEPT = Path(__file__).with_name("fault_runs")
 RESULT = Path("build/fault.json")
@@ -35,12 +36,23 @@ def kept() -> list[dict[str, Any]]:
 
 
 def keep(series: Series) -> Path:
-    """Put a series on record; ValueError where it is not of one commit that can be named."""
+    """Put a series on record, beside the other seeds of its commit; ValueError where it is not of
+    one commit that can be named, under the options of what is on record, or tells of a seed
+    otherwise than the record does."""
     commits = series["commits"]
     if len(commits) != 1 or not re.fullmatch("[0-9a-f]{40}", commits[0]):
         raise ValueError(f"no series of one commit: {', '.join(commits)}")
     file = KEPT / f"{commits[0][:7]}.json"
-    file.write_text(json.dumps(series, separators=(",", ":")) + "\n", encoding="utf-8")
+    runs = {run["seed"]: run for run in series["each"]}
+    if file.exists():
+        before = json.loads(file.read_text(encoding="utf-8"))
+        if before["options"] != series["options"]:
+            raise ValueError(f"{file.name} is of other options")
+        for run in before["each"]:
+            if runs.setdefault(run["seed"], run) != run:
+                raise ValueError(f"{file.name} has another run of seed {run['seed']}")
+    joined = document([runs[seed] for seed in sorted(runs)], series["options"])
+    file.write_text(json.dumps(joined, separators=(",", ":")) + "\n", encoding="utf-8")
     return file
 
 

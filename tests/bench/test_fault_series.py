@@ -47,6 +47,24 @@ def test_what_the_runner_writes_can_be_kept(
     assert total == row.replace("a1b2c3d", "all")
 
 
+def test_two_series_of_a_commit_become_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two that ran side by side no seed is lost; what contradicts the record is not taken."""
+    monkeypatch.setattr(fault_series, "KEPT", tmp_path)
+    for seeds in ((9, 7), (8, 7)):
+        series = Record(tmp_path / "build" / "fault.json", COMMIT, {"events": 100})
+        for seed in seeds:
+            series.add(run(seed), 1.0)
+        fault_series.keep(series.document())
+    (joined,) = kept()
+    assert (joined["seeds"], joined["runs"], joined["events"]) == ([7, 8, 9], 3, 300)
+    for options, found in (({"events": 100}, {"lost": 1}), ({"events": 200}, {})):
+        other = Record(tmp_path / "build" / "fault.json", COMMIT, options)
+        other.add(run(7, **found), 1.0)
+        with pytest.raises(ValueError, match=r"other options|another run of seed 7"):
+            fault_series.keep(other.document())
+    assert kept() == [joined]
+
+
 def test_a_changed_tree_has_no_name(tmp_path: Path) -> None:
     record = Record(tmp_path / "fault.json", f"{COMMIT}-dirty", {})
     record.add(run(7), 1.0)

@@ -84,28 +84,32 @@ class Record:
         return runs * sum(took) / len(took) if took else 0.0
 
     def document(self) -> dict[str, Any]:
-        runs = self.runs
-        return {
-            "commits": sorted({run["commit"] for run in runs}),
-            "options": self._options,
-            "runs": len(runs),
-            "events": sum(run["events"] for run in runs),
-            "clean": self.clean,
-            "failed": sum("error" in run for run in runs),
-            "faults": sum(len(run["faults"]) for run in runs),
-            "seeds": [run["seed"] for run in runs],
-            "took_s": round(sum(run["took_s"] for run in runs), 1),
-            "repeated_model_calls": sum(run.get("repeated_model_calls", 0) for run in runs),
-            "repeated_model_calls_allowed": sum(
-                run.get("counts", {}).get("repeated_model_calls_allowed", 0) for run in runs
-            ),
-            "commits_back": sum(run.get("counts", {}).get("commits_back", 0) for run in runs),
-            "slowest_recovery_s": max(
-                (fault["recovery_s"] or 0 for run in runs for fault in run["faults"]), default=0
-            ),
-            **{kind: sum(run.get(kind, 0) for run in runs) for kind in VIOLATIONS},
-            "each": runs,
-        }
+        return document(self.runs, self._options)
+
+
+def document(runs: Sequence[Mapping[str, Any]], options: Mapping[str, Any]) -> dict[str, Any]:
+    """The runs with the sums over them."""
+    return {
+        "commits": sorted({run["commit"] for run in runs}),
+        "options": options,
+        "runs": len(runs),
+        "events": sum(run["events"] for run in runs),
+        "clean": all(run["clean"] for run in runs),
+        "failed": sum("error" in run for run in runs),
+        "faults": sum(len(run["faults"]) for run in runs),
+        "seeds": [run["seed"] for run in runs],
+        "took_s": round(sum(run["took_s"] for run in runs), 1),
+        "repeated_model_calls": sum(run.get("repeated_model_calls", 0) for run in runs),
+        "repeated_model_calls_allowed": sum(
+            run.get("counts", {}).get("repeated_model_calls_allowed", 0) for run in runs
+        ),
+        "commits_back": sum(run.get("counts", {}).get("commits_back", 0) for run in runs),
+        "slowest_recovery_s": max(
+            (fault["recovery_s"] or 0 for run in runs for fault in run["faults"]), default=0
+        ),
+        **{kind: sum(run.get(kind, 0) for run in runs) for kind in VIOLATIONS},
+        "each": runs,
+    }
 
 
 def _git(repo: Path, *words: str) -> str | None:
