@@ -1,9 +1,10 @@
-"""Five pass-through hops with the real event model, beside four other ways to build them.
+"""Five pass-through hops with the real event model, beside five other ways to build them.
 
 All in one run on one real Kafka, round by round in turn: the floor (bare aiokafka and orjson,
-nothing validated), the project's runtime, and with the same pydantic model quixstreams, FastStream
-in batches and FastStream as documented. CPU is that of the hop processes, measured by the kernel;
-it is the robust figure where others use the machine as well.
+nothing validated), the floor with a tuned garbage collector, the project's runtime, and with the
+same pydantic model quixstreams, FastStream in batches and FastStream as documented. CPU is that of
+the hop processes, measured by the kernel; it is the robust figure where others use the machine as
+well.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from tests.bench.figures import median_of, paired_ratio
 from tests.bench.hop_chain import HOPS, ChainFailed, HopChain, python_module
 from tests.bench.rivals import rival_python
 
-FLOOR, OURS = "floor", "chain"
+FLOOR, SETTLED_FLOOR, OURS = "floor", "settled_floor", "chain"
 QUIX = "quixstreams"
 COMMANDS: dict[str, list[str]] = {
     FLOOR: python_module("tests.bench.hops.floor"),
+    SETTLED_FLOOR: python_module("tests.bench.hops.settled_floor"),
     OURS: python_module("tests.bench.hops.ours"),
     "faststream_batch": python_module("tests.bench.hops.faststream_batch_hop"),
     "faststream": python_module("tests.bench.hops.faststream_hop"),
@@ -41,7 +43,7 @@ class ChainPlan:
 
     events: int = 40_000
     rounds: int = 4
-    variants: tuple[str, ...] = (FLOOR, OURS, QUIX, "faststream_batch", "faststream")
+    variants: tuple[str, ...] = (FLOOR, SETTLED_FLOOR, OURS, QUIX, "faststream_batch", "faststream")
 
 
 def measure(

@@ -28,7 +28,9 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-@pytest.mark.parametrize("hop", ["floor", "faststream_hop", "faststream_batch_hop", "ours"])
+@pytest.mark.parametrize(
+    "hop", ["floor", "settled_floor", "faststream_hop", "faststream_batch_hop", "ours"]
+)
 def test_aiokafka_compresses_at_the_same_level(hop: str) -> None:
     """Each in a process of its own: what one sets holds for all of a process."""
     code = (
@@ -63,7 +65,7 @@ def test_quixstreams_compresses_and_collects_alike(
     assert settled == ["settled"]
 
 
-async def test_the_floor_collects_alike(
+async def test_there_is_a_floor_that_collects_alike(
     monkeypatch: pytest.MonkeyPatch, settled: list[str]
 ) -> None:
     from tests.bench.hops import floor
@@ -74,6 +76,9 @@ async def test_the_floor_collects_alike(
     monkeypatch.setattr(floor, "AIOKafkaProducer", lambda *_, **__: client)
     with pytest.raises(InterruptedError):
         await floor.run(HOP)
+    assert settled == []
+    with pytest.raises(InterruptedError):
+        await floor.run(HOP, started=garbage.settle)
     assert settled == ["settled"]
 
 
