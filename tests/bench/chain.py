@@ -1,7 +1,7 @@
 """Five pass-through hops with the real event model, beside five other ways to build them.
 
 All in one run on one real Kafka, round by round in turn: the floor (bare aiokafka and orjson,
-nothing validated), the floor with a tuned garbage collector, the project's runtime, and with the
+nothing validated), the floor tuned as the runtime is, the project's runtime, and with the
 same pydantic model quixstreams, FastStream in batches and FastStream as documented. CPU is that of
 the hop processes, measured by the kernel; it is the robust figure where others use the machine as
 well.
@@ -21,11 +21,11 @@ from tests.bench.figures import median_of, paired_ratio
 from tests.bench.hop_chain import HOPS, ChainFailed, HopChain, python_module
 from tests.bench.rivals import rival_python
 
-FLOOR, SETTLED_FLOOR, OURS = "floor", "settled_floor", "chain"
+FLOOR, TUNED_FLOOR, OURS = "floor", "tuned_floor", "chain"
 QUIX = "quixstreams"
 COMMANDS: dict[str, list[str]] = {
     FLOOR: python_module("tests.bench.hops.floor"),
-    SETTLED_FLOOR: python_module("tests.bench.hops.settled_floor"),
+    TUNED_FLOOR: python_module("tests.bench.hops.tuned_floor"),
     OURS: python_module("tests.bench.hops.ours"),
     "faststream_batch": python_module("tests.bench.hops.faststream_batch_hop"),
     "faststream": python_module("tests.bench.hops.faststream_hop"),
@@ -43,7 +43,7 @@ class ChainPlan:
 
     events: int = 40_000
     rounds: int = 4
-    variants: tuple[str, ...] = (FLOOR, SETTLED_FLOOR, OURS, QUIX, "faststream_batch", "faststream")
+    variants: tuple[str, ...] = (FLOOR, TUNED_FLOOR, OURS, QUIX, "faststream_batch", "faststream")
 
 
 def measure(

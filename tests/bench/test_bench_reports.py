@@ -36,7 +36,7 @@ SECTIONS: dict[str, dict[str, Any]] = {
                       "cpu_ratio": 1},
             "chain": {"per_s": 6800, "cpu_us": 39, "peak_rss_mb": 70, "rate_ratio": 0.85,
                       "cpu_ratio": 1.3},
-            "settled_floor": {"per_s": 8500, "cpu_us": 28, "peak_rss_mb": 40, "rate_ratio": 1.0625,
+            "tuned_floor": {"per_s": 8500, "cpu_us": 28, "peak_rss_mb": 40, "rate_ratio": 1.0625,
                               "cpu_ratio": 0.93},
         },
     },
@@ -147,7 +147,7 @@ def test_a_label_says_what_was_measured() -> None:
         "pipeline": {"brokers": {"kafka": kafka}, "machine": MACHINE},
     }
     made = markdown(document)
-    assert "our garbage collector settings: rate, CPU | 0.80 ×, 1.40 × |" in made
+    assert "our zstd level and garbage collector settings: rate, CPU | 0.80 ×, 1.40 × |" in made
     assert "| model stage, 64 × 50 ms: slots busy | 94.0% |" in made
     assert "| model stage, 5 hot keys, 64 × 50 ms: share of what 5 keys allow | 93.0% |" in made
     assert "pass-through hop, 1,000,000 events of 1.3 KB behind | 80 MB |" in made

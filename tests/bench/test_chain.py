@@ -21,7 +21,7 @@ EVENTS = 40
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("variant", ["floor", "settled_floor", "chain", "faststream_batch"])
+@pytest.mark.parametrize("variant", ["floor", "tuned_floor", "chain", "faststream_batch"])
 def test_every_event_passes_five_hops_unchanged(
     kafka_broker: Broker, tmp_path: Path, variant: str
 ) -> None:

@@ -28,9 +28,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return calls
 
 
-@pytest.mark.parametrize(
-    "hop", ["floor", "settled_floor", "faststream_hop", "faststream_batch_hop", "ours"]
-)
+@pytest.mark.parametrize("hop", ["tuned_floor", "faststream_hop", "faststream_batch_hop", "ours"])
 def test_aiokafka_compresses_at_the_same_level(hop: str) -> None:
     """Each in a process of its own: what one sets holds for all of a process."""
     code = (

@@ -1,8 +1,8 @@
 """The floor: bare aiokafka and orjson, nothing validated, nothing measured, nothing traced.
 
 As fast as this client is used well: idempotent, acks=all, sends in order and one gather per poll,
-headers passed on as they came, commits at most ten times a second, zstd at its fast level. Python
-is left as it is; `settled_floor` has the garbage collector tuned as the runtime tunes it.
+headers passed on as they came, commits at most ten times a second. Client and Python are as they
+come, so zstd has the client's level 3; `tuned_floor` has both tuned as the runtime tunes them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,7 @@ import orjson
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import CommitFailedError, IllegalStateError
 
-from assay_runtime import compression
 from tests.bench.hops import hop_arguments as shared
-
-compression.install()
 
 
 async def run(hop: shared.HopArguments, started: Callable[[], None] = lambda: None) -> None:

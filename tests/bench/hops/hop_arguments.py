@@ -1,13 +1,14 @@
 """What every hop process is told, and the client settings that all of them share.
 
-The values are those of the runtime (assay_runtime/settings.py, publisher.py, compression.py), and
-every process but the floor, of which there are both, looks for garbage as seldom as the runtime's
-(garbage.py), so that a variant is never slower for its settings. What still differs is each one's
-own: the runtime makes whole record batches where the others hand over single messages that linger,
-and takes 256 KB of a partition in one fetch where they keep their client's default of 1 MB;
-quixstreams has librdkafka, which fetches ahead in threads of its own, and the pydantic that it
-pins; FastStream as documented confirms every message before the next, so that lingering would only
-be a delay and it has the default of none.
+The values are those of the runtime (assay_runtime/settings.py, publisher.py). What the runtime
+tunes beyond the public settings of client and Python, zstd's level (compression.py) and how seldom
+garbage is looked for (garbage.py), every variant has but the floor, of which there are both, so
+that a rival is never slower for its settings. What still differs is each one's own: the runtime
+makes whole record batches where the others hand over single messages that linger, and takes 256 KB
+of a partition in one fetch where they keep their client's default of 1 MB; quixstreams has
+librdkafka, which fetches ahead in threads of its own, and the pydantic that it pins; FastStream as
+documented confirms every message before the next, so that lingering would only be a delay and it
+has the default of none.
 """
 
 from __future__ import annotations
