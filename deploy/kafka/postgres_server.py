@@ -128,7 +128,7 @@ class PostgresServer:
         it; the server must be stopped."""
         self._copy("cluster", "copy")
 
-    def fall_over(self) -> None:
+    def fail_over(self) -> None:
         """Start the copy as a standby in the place of the cluster; `promote` makes it the primary.
 
         What was committed since `keep_copy` is lost, as with an asynchronous standby.

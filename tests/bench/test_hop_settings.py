@@ -85,7 +85,7 @@ async def test_faststream_collects_alike(
     monkeypatch: pytest.MonkeyPatch, settled: list[str], name: str
 ) -> None:
     hop = importlib.import_module(f"tests.bench.hops.{name}")
-    monkeypatch.setattr(hop, "AIOKafkaProducer", lambda *_, **__: AsyncMock(), raising=False)
+    monkeypatch.setattr(hop, "producer_of", lambda _: AsyncMock(), raising=False)
     app = hop.build(HOP)
     async with FakeBroker(app.broker), App(app):
         pass

@@ -14,13 +14,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from aiokafka import AIOKafkaProducer
 from faststream import AckPolicy, FastStream
 from faststream.kafka import KafkaBroker, KafkaMessage
 
 from assay.events import WalletFeaturesExtracted
 from assay_runtime import compression, garbage
 from tests.bench.hops import hop_arguments as shared
+from tests.bench.hops.floor import producer_of
 
 compression.install()
 # An empty poll waits this long a second time, asleep.
@@ -44,14 +44,7 @@ async def decode(batch: KafkaMessage) -> list[Passing]:
 def build(hop: shared.HopArguments) -> FastStream:
     """Inside a running loop, which the producer wants."""
     broker = KafkaBroker(hop.bootstrap, apply_types=False, log_level=logging.WARNING)
-    producer = AIOKafkaProducer(
-        bootstrap_servers=hop.bootstrap,
-        enable_idempotence=True,
-        acks="all",
-        linger_ms=shared.LINGER_MS,
-        max_batch_size=shared.BATCH_BYTES,
-        compression_type=shared.COMPRESSION,
-    )
+    producer = producer_of(hop)
 
     @broker.subscriber(
         hop.source,

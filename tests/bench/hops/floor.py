@@ -19,6 +19,18 @@ from aiokafka.errors import CommitFailedError, IllegalStateError
 from tests.bench.hops import hop_arguments as shared
 
 
+def producer_of(hop: shared.HopArguments) -> AIOKafkaProducer:
+    """The bare client's, not started yet; it wants a running loop."""
+    return AIOKafkaProducer(
+        bootstrap_servers=hop.bootstrap,
+        enable_idempotence=True,
+        acks="all",
+        linger_ms=shared.LINGER_MS,
+        max_batch_size=shared.BATCH_BYTES,
+        compression_type=shared.COMPRESSION,
+    )
+
+
 async def run(hop: shared.HopArguments, started: Callable[[], None] = lambda: None) -> None:
     consumer = AIOKafkaConsumer(
         hop.source,
@@ -28,14 +40,7 @@ async def run(hop: shared.HopArguments, started: Callable[[], None] = lambda: No
         auto_offset_reset="earliest",
         fetch_max_wait_ms=shared.FETCH_WAIT_MS,
     )
-    producer = AIOKafkaProducer(
-        bootstrap_servers=hop.bootstrap,
-        enable_idempotence=True,
-        acks="all",
-        linger_ms=shared.LINGER_MS,
-        max_batch_size=shared.BATCH_BYTES,
-        compression_type=shared.COMPRESSION,
-    )
+    producer = producer_of(hop)
     await producer.start()
     await consumer.start()
     started()

@@ -12,20 +12,9 @@ from assay_runtime.postgres import PostgresPool
 from assay_runtime.settings import SettingsError
 from deploy.kafka.postgres_server import PostgresServer
 from deploy.loopback_ports import free_port
+from tests.unit.runtime.postgres_pools import FIRST, count, opened
 
-FIRST = "CREATE TABLE t (n bigint PRIMARY KEY); INSERT INTO t VALUES (1)"
 SECOND = "ALTER TABLE t ADD COLUMN more text"
-
-
-async def opened(url: str, *migrations: str) -> PostgresPool:
-    pool = PostgresPool(url, migrations or (FIRST,), "store")
-    await pool.open()
-    return pool
-
-
-async def count(pool: PostgresPool) -> int:
-    async with pool.connection() as connection:
-        return int(await connection.fetchval("SELECT count(*) FROM t"))
 
 
 async def test_replicas_that_migrate_at_once(postgres_url: str) -> None:

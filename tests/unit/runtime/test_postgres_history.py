@@ -10,19 +10,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from assay_runtime.failures import Pause, Stop
-from assay_runtime.postgres import PostgresPool
 from deploy.kafka.postgres_server import PostgresServer
-
-
-async def opened(url: str) -> PostgresPool:
-    pool = PostgresPool(url, ("CREATE TABLE t (n bigint PRIMARY KEY)",), "store")
-    await pool.open()
-    return pool
-
-
-async def count(pool: PostgresPool) -> int:
-    async with pool.connection() as connection:
-        return int(await connection.fetchval("SELECT count(*) FROM t"))
+from tests.unit.runtime.postgres_pools import count, opened
 
 
 async def test_a_promoted_standby_stops_the_service(disposable_postgres: PostgresServer) -> None:
@@ -33,8 +22,8 @@ async def test_a_promoted_standby_stops_the_service(disposable_postgres: Postgre
     await asyncio.to_thread(server.keep_copy)
     await asyncio.to_thread(server.start)
     async with pool.transaction() as connection:
-        await connection.execute("INSERT INTO t VALUES (1)")
-    await asyncio.to_thread(server.fall_over)
+        await connection.execute("INSERT INTO t VALUES (2)")
+    await asyncio.to_thread(server.fail_over)
     with contextlib.suppress(Pause):  # by the connection that was cut, if the pool still has it
         await count(pool)
     with pytest.raises(Pause, match="standby"):
@@ -45,7 +34,7 @@ async def test_a_promoted_standby_stops_the_service(disposable_postgres: Postgre
             await count(pool)
     await pool.close()
     restarted = await opened(server.url("failover"))
-    assert await count(restarted) == 0
+    assert await count(restarted) == 1
     await restarted.close()
 
 
@@ -53,12 +42,12 @@ async def test_a_crash_of_the_same_server_is_an_outage(disposable_postgres: Post
     """It has every commit, so the same pool goes on."""
     pool = await opened(disposable_postgres.create_database("crash"))
     async with pool.transaction() as connection:
-        await connection.execute("INSERT INTO t VALUES (1)")
+        await connection.execute("INSERT INTO t VALUES (2)")
     await asyncio.to_thread(disposable_postgres.kill)
     await asyncio.to_thread(disposable_postgres.start)
     with contextlib.suppress(Pause):  # by the connection that was cut, if the pool still has it
         await count(pool)
-    assert await count(pool) == 1
+    assert await count(pool) == 2
     await pool.close()
 
 
@@ -74,6 +63,6 @@ async def test_where_the_server_does_not_say(disposable_postgres: PostgresServer
     with capture_logs() as logs:
         pool = await opened(f"postgresql://reader@{url.partition('@')[2]}")
         async with pool.connection(), pool.connection():
-            assert await count(pool) == 0
+            assert await count(pool) == 1
     assert [entry["event"] for entry in logs] == ["failovers_go_unnoticed"]
     await pool.close()

@@ -49,7 +49,7 @@ async def test_what_the_new_primary_forgot_is_not_signed_anew(
     await asyncio.to_thread(server.start)
     mine = validated()
     signed = await _patiently(Signer(ledger, KEY, NETWORK, lambda: NOW), mine)
-    await asyncio.to_thread(server.fall_over)
+    await asyncio.to_thread(server.fail_over)
     await asyncio.to_thread(server.promote)
     signer = Signer(ledger, KEY, NETWORK, lambda: NOW + 5)
     with pytest.raises(Stop):
