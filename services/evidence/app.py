@@ -9,7 +9,7 @@ from assay_runtime.opening import opened
 from assay_runtime.pipeline import Pipeline
 from assay_runtime.service import Service
 from assay_runtime.settings import SettingsError
-from assay_runtime.stores import sqlite_path
+from assay_runtime.stores import sqlite_path, watches
 from services.evidence.access import Access
 from services.evidence.adapters.store_postgres import PostgresEvidence
 from services.evidence.adapters.store_sqlite import SqliteEvidence
@@ -54,6 +54,7 @@ def build(settings: EvidenceSettings) -> Service:
         pipelines=[pipeline],
         app=build_pages(store, access),
         resources=[opened(store, "evidence store")],
+        background=watches(store),
     )
 
 

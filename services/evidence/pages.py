@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from assay_runtime.failures import Pause
+from assay_runtime.failures import Pause, Stop
 from assay_runtime.problem import problem
 from assay_runtime.problem_handlers import problem_handlers
 from services.evidence.access import Access
@@ -128,7 +128,7 @@ def _answered(page: _Endpoint) -> _Endpoint:
             return await page(request)
         except BadParameter as bad:
             return problem(400, "bad_parameter", str(bad), pointer=bad.name)
-        except Pause as outage:
+        except (Pause, Stop) as outage:
             return problem(503, "store_unavailable", str(outage), headers={"Retry-After": "5"})
 
     return answer

@@ -20,7 +20,7 @@ from assay_runtime.publisher import Publisher
 from assay_runtime.records import raw_decoder
 from assay_runtime.seals import Seals
 from assay_runtime.service import Service
-from assay_runtime.stores import sqlite_path
+from assay_runtime.stores import sqlite_path, watches
 from services.ingest.adapters.aggregator_http import AggregatorClient
 from services.ingest.adapters.requests_postgres import PostgresRequests
 from services.ingest.adapters.requests_sqlite import SqliteRequests
@@ -126,6 +126,6 @@ def build(settings: IngestSettings) -> Service:
         ],
         app=app,
         resources=resources,
-        background=[waiting.poll, forget_old_requests, asking.watch],
+        background=[waiting.poll, forget_old_requests, asking.watch, *watches(store)],
         drain_s=section.aggregator_deadline_s + 1,
     )

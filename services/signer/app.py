@@ -11,7 +11,7 @@ from assay_runtime.pipeline import Pipeline
 from assay_runtime.records import event_decoder
 from assay_runtime.service import Service
 from assay_runtime.settings import SettingsError
-from assay_runtime.stores import sqlite_path
+from assay_runtime.stores import sqlite_path, watches
 from services.signer.adapters.key_uri import open_key
 from services.signer.adapters.ledger_postgres import PostgresLedger
 from services.signer.adapters.ledger_sqlite import SqliteLedger
@@ -59,4 +59,5 @@ def build(settings: SignerSettings) -> Service:
         ],
         app=build_pages(parse_hex_key(key.public_key.hex()), section.network),
         resources=[opened(ledger, "ledger"), opened(reconciliation, "signed topic")],
+        background=watches(ledger),
     )

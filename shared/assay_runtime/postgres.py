@@ -51,6 +51,7 @@ _COMMAND_S = 30.0
 # An index over years of evidence; given up in the middle it would begin again at every try.
 _MIGRATION_S = 6 * 3600.0
 _CLOSE_S = 5.0
+_WATCH_S = 10.0
 
 
 class PostgresPool:
@@ -121,6 +122,15 @@ class PostgresPool:
                 await pool.close()
         except _OUTAGE:
             pool.terminate()
+
+    async def watch(self) -> None:
+        """Runs beside the service: a lost history is Stop, which must be met without work too,
+        and behind a pooler no connection of ours need be cut by it."""
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            with contextlib.suppress(Pause):
+                async with self.connection() as connection:
+                    await self._history.check(connection)
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:

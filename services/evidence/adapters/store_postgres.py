@@ -48,6 +48,9 @@ class PostgresEvidence:
     async def close(self) -> None:
         await self._pool.close()
 
+    async def watch(self) -> None:
+        await self._pool.watch()
+
     async def append(
         self, entries: Sequence[Entry], positions: Mapping[Position, int]
     ) -> list[Row]:

@@ -39,6 +39,9 @@ class PostgresRequests:
     async def close(self) -> None:
         await self._pool.close()
 
+    async def watch(self) -> None:
+        await self._pool.watch()
+
     async def announce(
         self, request_id: str, content_sha256: str, now_ms: int, owner: Owner | None = None
     ) -> Known:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import structlog
 
-from assay_runtime.failures import Pause
+from assay_runtime.failures import Pause, Stop
 from services.ingest.domain.api_keys import ApiKey, Presented
 from services.ingest.keys.store import KeyStore
 
@@ -52,7 +52,7 @@ class KeyRing:
         self._begun = self._ended = 0
         self._looked_at: int | None = None
         self._current_at: int | None = None
-        self._outage: Pause | None = None
+        self._outage: Pause | Stop | None = None
         self._looking: asyncio.Task[None] | None = None
         self._used: dict[str, int] = {}
         self._unwritten: dict[str, int] = {}
@@ -114,7 +114,7 @@ class KeyRing:
         self._looked_at = began = self._clock()
         try:
             await self._read(began)
-        except Pause as outage:
+        except (Pause, Stop) as outage:  # a Stop is for the request store's watch to raise
             if self._outage is None:
                 log.warning("api_keys_unreadable", reason=str(outage))
             self._outage = outage
@@ -138,5 +138,5 @@ class KeyRing:
             uses, self._unwritten = self._unwritten, {}
             try:
                 await self._store.touch(uses)
-            except Pause as outage:
+            except (Pause, Stop) as outage:
                 log.warning("api_key_uses_not_written", reason=str(outage))

@@ -66,7 +66,7 @@ class ScoreApi:
             known = await self._asking.known(str(uuid.UUID(asked)))
         except ValueError:
             return problem(404, "request_unknown", "a request id is a UUID", pointer="request")
-        except Pause as outage:
+        except (Pause, Stop) as outage:
             return unavailable(outage)
         # What came through the Intelligence API is its tenant's; nobody is asked for a key here.
         if known is None or known.owner is not None:

@@ -88,6 +88,9 @@ class PostgresLedger:
     async def close(self) -> None:
         await self._pool.close()
 
+    async def watch(self) -> None:
+        await self._pool.watch()
+
     async def reserve(self, batch: Sequence[Claim], now_ms: int) -> list[Reservation]:
         async def write(db: Any) -> list[Reservation]:
             last = await _lock_wallets(db, {claim.wallet_key for claim in batch})

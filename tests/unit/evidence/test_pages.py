@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from assay_runtime.failures import Pause
+from assay_runtime.failures import HandlerInstruction, Pause, Stop
 from assay_runtime.records import Position, Record
 from assay_runtime.settings import HttpSection, SettingsError
 from services.evidence.access import Access
@@ -20,15 +20,15 @@ from tests.unit.evidence.entries import WALLET
 
 
 class _Store:
-    """Says what it was asked; away where `away`."""
+    """Says what it was asked; away where that says so."""
 
-    def __init__(self, *, away: bool = False) -> None:
+    def __init__(self, *, away: HandlerInstruction | None = None) -> None:
         self.asked: list[tuple[Any, ...]] = []
         self._away = away
 
     async def query(self, query: Query, after: int, limit: int, max_bytes: int) -> Page:
-        if self._away:
-            raise Pause("evidence", "the database is away")
+        if self._away is not None:
+            raise self._away
         self.asked.append((query, after, limit))
         return Page([], None)
 
@@ -88,9 +88,10 @@ async def test_what_cannot_be_asked(path: str, status: int, code: str) -> None:
     assert answer.headers["content-type"] == "application/problem+json"
 
 
-async def test_an_absent_store_is_503() -> None:
+@pytest.mark.parametrize("away", [Pause("evidence", "away"), Stop("another server")])
+async def test_an_absent_store_is_503(away: HandlerInstruction) -> None:
     """X.4."""
-    answer = await _client(_Store(away=True)).get("/evidence")
+    answer = await _client(_Store(away=away)).get("/evidence")
     assert (answer.status_code, answer.json()["code"]) == (503, "store_unavailable")
     assert answer.headers["retry-after"]
 

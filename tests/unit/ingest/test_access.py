@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from assay_runtime.failures import Pause
+from assay_runtime.failures import HandlerInstruction, Pause, Stop
 from services.ingest.domain.api_keys import ApiKey, Minted
 from services.ingest.domain.limits import Allowance
 from services.ingest.keys import ring
@@ -37,13 +37,16 @@ class Clock:
         return int(self.s * S)
 
 
+_GONE = Pause("API keys", "gone")
+
+
 class Table:
     """A key store in memory that can be away, or silent, and counts what it is asked."""
 
     def __init__(self) -> None:
         self.held: dict[str, ApiKey] = {}
         self.version = 0
-        self.away = False
+        self.away: HandlerInstruction | None = None
         self.silent = False
         self.looks = self.reads = 0
         self.touched: list[Mapping[str, int]] = []
@@ -56,8 +59,8 @@ class Table:
         self.looks += 1
         if self.silent:
             await asyncio.Event().wait()
-        if self.away:
-            raise Pause("API keys", "gone")
+        if self.away is not None:
+            raise self.away
         return str(self.version)
 
     async def keys(self) -> Sequence[ApiKey]:
@@ -76,8 +79,8 @@ class Table:
         return True
 
     async def touch(self, used_ms: Mapping[str, int]) -> None:
-        if self.away:
-            raise Pause("API keys", "gone")
+        if self.away is not None:
+            raise self.away
         self.touched.append(dict(used_ms))
 
 
@@ -289,13 +292,14 @@ async def test_a_new_key_is_good_at_once(table: Table) -> None:
     await access.close()
 
 
+@pytest.mark.parametrize("away", [_GONE, Stop("another server")])
 async def test_a_store_that_is_away_lets_nobody_in(
-    access: Access, table: Table, clock: Clock
+    access: Access, table: Table, clock: Clock, away: HandlerInstruction
 ) -> None:
     """Issue 5: fails closed, 503 with Retry-After; a short outage is bridged for known keys."""
     text, unused = await given(table), await given(table)
     await enter(access, text)
-    table.away = True
+    table.away = away
     stranger = await refused(access, Minted.make(secrets.randbelow).text)
     clock.s += 1
     stranger = await refused(access, Minted.make(secrets.randbelow).text)
@@ -307,14 +311,14 @@ async def test_a_store_that_is_away_lets_nobody_in(
     clock.s += 0.001
     for known in (text, unused):
         assert (await refused(access, known)).status == 503
-    table.away = False
+    table.away = None
     clock.s += 1
     await enter(access, text)
 
 
 async def test_away_from_the_start(table: Table) -> None:
     text = await given(table)
-    table.away = True
+    table.away = _GONE
     access = Access(table)
     assert (await refused(access, text)).status == 503
     await access.close()
@@ -444,10 +448,10 @@ async def test_a_use_that_cannot_be_written_hinders_nobody(
 ) -> None:
     text = await given(table)
     await refused(access, Minted.make(secrets.randbelow).text)
-    table.away = True
+    table.away = _GONE
     await enter(access, text)
     await asyncio.sleep(0.01)
-    table.away = False
+    table.away = None
     clock.s += 61
     await enter(access, text)
     await asyncio.sleep(0.01)
@@ -462,7 +466,7 @@ async def test_logs_and_errors_show_no_key(access: Access, table: Table, clock: 
         told.append(await enter(access, good))
         told.append(await refused(access, bad))
         told.append(await refused(access, good + "x"))
-        table.away = True
+        table.away = _GONE
         clock.s += 40
         told.append(await refused(access, good))
     causes = [str(t.__cause__) for t in told if isinstance(t, AccessRefused)]

@@ -171,16 +171,20 @@ async def test_a_record_no_broker_takes_is_413(rig: _Rig) -> None:
 
 
 class _Away:
+    def __init__(self, failure: Exception) -> None:
+        self._failure = failure
+
     def __getattr__(self, name: str) -> Any:
         async def away(*_: Any) -> Any:
-            raise Pause("requests", "the database is away")
+            raise self._failure
 
         return away
 
 
-async def test_a_store_that_is_away_is_503() -> None:
-    """DESIGN §3."""
-    rig = _Rig(_Away())  # type: ignore[arg-type]
+@pytest.mark.parametrize("failure", [Pause("requests", "away"), Stop("another server")])
+async def test_a_store_that_is_away_is_503(failure: Exception) -> None:
+    """DESIGN §3; a server that lost commits is left by a restart, which the caller waits for."""
+    rig = _Rig(_Away(failure))  # type: ignore[arg-type]
     _is_problem(await rig.post(), 503, "unavailable")
     _is_problem(await rig.http.get(f"/scores/{uuid.uuid4()}"), 503, "unavailable")
     assert rig.publisher.sent == []

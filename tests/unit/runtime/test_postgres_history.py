@@ -9,6 +9,7 @@ import asyncpg
 import pytest
 from structlog.testing import capture_logs
 
+from assay_runtime import postgres, postgres_history
 from assay_runtime.failures import Pause, Stop
 from deploy.kafka.postgres_server import PostgresServer
 from tests.unit.runtime.postgres_pools import count, opened
@@ -36,6 +37,43 @@ async def test_a_promoted_standby_stops_the_service(disposable_postgres: Postgre
     restarted = await opened(server.url("failover"))
     assert await count(restarted) == 1
     await restarted.close()
+
+
+async def test_it_is_noticed_without_work(
+    disposable_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service nobody sends anything to ends as well; an outage before it is waited out."""
+    monkeypatch.setattr(postgres, "_WATCH_S", 0.05)
+    server = disposable_postgres
+    pool = await opened(server.create_database("idle"))
+    watch = asyncio.create_task(pool.watch())
+    await asyncio.to_thread(server.stop)
+    await asyncio.to_thread(server.keep_copy)
+    await asyncio.sleep(0.5)
+    await asyncio.to_thread(server.start)
+    await asyncio.to_thread(server.fail_over)
+    await asyncio.sleep(0.5)
+    assert not watch.done()
+    await asyncio.to_thread(server.promote)
+    with pytest.raises(Stop, match="not the server it was"):
+        await asyncio.wait_for(watch, 30)
+    await pool.close()
+
+
+async def test_it_is_noticed_behind_a_pooler(
+    disposable_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There the servers change while our connection stays."""
+    monkeypatch.setattr(postgres, "_WATCH_S", 0.05)
+    pool = await opened(disposable_postgres.create_database("pooled"))
+    watch = asyncio.create_task(pool.watch())
+    await asyncio.sleep(0.3)
+    assert not watch.done()
+    other = postgres_history._ASK.replace("system_identifier", "1 AS system_identifier")
+    monkeypatch.setattr(postgres_history, "_ASK", other)
+    with pytest.raises(Stop, match="now 1/1"):
+        await asyncio.wait_for(watch, 30)
+    await pool.close()
 
 
 async def test_a_crash_of_the_same_server_is_an_outage(disposable_postgres: PostgresServer) -> None:
