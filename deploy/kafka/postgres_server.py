@@ -9,9 +9,11 @@ import shutil
 import signal
 import subprocess
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+from deploy.kafka.child_processes import children_of, send
 from deploy.loopback_ports import free_port, is_free
 from deploy.owned_process import MissingTool, OwnedProcess, ServerError, start_mark
 
@@ -111,17 +113,25 @@ class PostgresServer:
     def kill(self) -> None:
         """kill -9 of the server and of its children, which would else bar the next start."""
         pid = self.process.pid
-        children = _children(pid) if pid is not None else {}
+        children = children_of(pid) if pid is not None else {}
         self.process.kill()
-        for child, mark in children.items():
-            with suppress(ProcessLookupError):
-                if start_mark(child) == mark:
-                    os.kill(child, signal.SIGKILL)
+        send(children, signal.SIGKILL)
         deadline = time.monotonic() + 10
         while any(start_mark(child) == mark for child, mark in children.items()):
             if time.monotonic() >= deadline:
                 raise ServerError("children of the killed PostgreSQL server do not go away")
             time.sleep(0.02)
+
+    @contextmanager
+    def silent(self) -> Iterator[None]:
+        """SIGSTOP: it answers nothing and closes nothing, as when its machine is gone."""
+        pid = self.process.pid
+        halted = {pid: start_mark(pid), **children_of(pid)} if pid is not None else {}
+        send(halted, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            send(halted, signal.SIGCONT)
 
     def keep_copy(self) -> None:
         """Set the cluster aside as it stands, as a standby that receives nothing more would have
@@ -208,17 +218,3 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a plain database name")
     return name
-
-
-def _children(pid: int) -> dict[int, str]:
-    """Children with their start marks; the server's are in sessions of their own."""
-    found = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            text = stat.read_text(encoding="utf-8", errors="replace")
-        except OSError:  # it has ended meanwhile
-            continue
-        child, parent = int(stat.parent.name), text.rpartition(")")[2].split()[1]
-        if parent == str(pid) and (mark := start_mark(child)) is not None:
-            found[child] = mark
-    return found

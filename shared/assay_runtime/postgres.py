@@ -25,7 +25,8 @@ _OUTAGE = (
     asyncpg.OperatorInterventionError,
     asyncpg.PostgresSystemError,
     asyncpg.TransactionRollbackError,
-    asyncpg.LockNotAvailableError,
+    # A lock that is held, or a database that takes no connections while it is restored.
+    asyncpg.ObjectNotInPrerequisiteStateError,
     asyncpg.ReadOnlySQLTransactionError,
     asyncpg.IdleInTransactionSessionTimeoutError,
     asyncpg.TransactionTimeoutError,
@@ -52,6 +53,8 @@ _COMMAND_S = 30.0
 _MIGRATION_S = 6 * 3600.0
 _CLOSE_S = 5.0
 _WATCH_S = 10.0
+# For a connection, and for giving one back.
+_ACQUIRE_S = 10.0
 
 
 class PostgresPool:
@@ -138,7 +141,7 @@ class PostgresPool:
         if self._pool is None:
             raise Pause(self._what, "the database is not open")
         with _outages(self._what, _MENDED_ELSEWHERE if self._opened else ()):
-            async with self._pool.acquire(timeout=10) as connection:
+            async with self._pool.acquire(timeout=_ACQUIRE_S) as connection:
                 yield connection
 
     @contextlib.asynccontextmanager
@@ -155,4 +158,8 @@ def _outages(what: str, more: tuple[type[Exception], ...] = ()) -> Any:
     except asyncpg.ClientConfigurationError:
         raise  # an InterfaceError too, but no outage
     except (*_OUTAGE, *more) as error:
+        # Giving back a connection that answers no more puts its TimeoutError in the place of the
+        # cancellation, and who suppresses a Pause would go on for ever.
+        if (task := asyncio.current_task()) is not None and task.cancelling():
+            raise asyncio.CancelledError from error
         raise Pause(what, f"PostgreSQL: {error or type(error).__name__}") from error

@@ -19,6 +19,7 @@ _ASK = """
       CASE WHEN pg_is_in_recovery() THEN NULL
         ELSE left(pg_walfile_name(pg_current_wal_lsn()), 8) END AS timeline
 """
+_ASK_S = 5.0
 _UNKNOWN = (
     asyncpg.UndefinedFunctionError,
     asyncpg.FeatureNotSupportedError,
@@ -37,17 +38,20 @@ class History:
     def __init__(self, what: str) -> None:
         self._what = what
         self._first: tuple[int, str] | None = None
-        self._told = False
+        self._withheld = False
 
     async def check(self, connection: Any) -> None:
         """Stop where the history is another one, so that the restart reads everything anew;
         Pause on a standby, which takes no writes and may be promoted under the connection."""
+        if self._withheld:
+            return
         try:
-            row = await connection.fetchrow(_ASK)
+            # Unnamed: behind a pooler the server may be another one than knows the name.
+            statement = await connection.prepare(_ASK, name="", timeout=_ASK_S)
+            row = await statement.fetchrow(timeout=_ASK_S)
         except _UNKNOWN as error:
-            if not self._told:
-                log.warning("failovers_go_unnoticed", what=self._what, error=str(error))
-            self._told = True
+            log.warning("failovers_go_unnoticed", what=self._what, error=str(error))
+            self._withheld = True
             return
         if row["in_recovery"]:
             raise Pause(self._what, "PostgreSQL: this server is a standby")

@@ -168,6 +168,16 @@ def no_postgres(scene: Scene, part: str, lasts_s: float) -> bool:
     return True
 
 
+def silent_postgres(scene: Scene, part: str, lasts_s: float) -> bool:
+    """The server under all stores answers nothing and closes nothing."""
+    server = scene.around.postgres
+    if server is None or not server.running:
+        return False
+    with server.silent():
+        scene.wait(lasts_s)
+    return True
+
+
 ON_SERVICES: Mapping[str, Act] = {
     "kill -9": kill_9,
     "SIGTERM": terminate,
@@ -193,5 +203,5 @@ ON_PARTS: Mapping[str, Mapping[str, Act]] = {
     MODEL: {"SIGSTOP": pause},
     AGGREGATOR: {"absence": no_aggregator},
     DISK: {"no room": full_disk},
-    POSTGRES: {"kill -9 and start": no_postgres},
+    POSTGRES: {"kill -9 and start": no_postgres, "silence": silent_postgres},
 }

@@ -30,6 +30,7 @@ _LASTS: Mapping[str, tuple[float, float]] = {
     "replies lost": (2.0, 10.0),
     "absence": (1.0, 5.0),
     "no room": (1.0, 5.0),
+    "silence": (3.0, 15.0),
 }
 
 

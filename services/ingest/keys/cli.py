@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn, TypeVar
 import structlog
 import typer
 
-from assay_runtime.failures import Pause
+from assay_runtime.failures import Pause, Stop
 from assay_runtime.settings import SettingsError
 from services.ingest.domain.api_keys import EVERY_PROCESS, ApiKey, Minted, parse_id
 from services.ingest.keys.place import Place, PlaceError, find_place
@@ -208,7 +208,7 @@ def _run(place: Place, work: Callable[[KeyStore], Awaitable[T]], *, makes: bool 
 
     try:
         return asyncio.run(opened())
-    except (Pause, SettingsError) as error:
+    except (Pause, Stop, SettingsError) as error:
         _fail(str(error))
 
 

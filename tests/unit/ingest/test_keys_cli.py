@@ -17,6 +17,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from assay_runtime.failures import Stop
+from services.ingest.adapters.keys_postgres import PostgresKeys
 from services.ingest.domain.api_keys import parse_key
 from services.ingest.keys import ring
 from services.ingest.keys.access import Access, AccessRefused
@@ -305,6 +307,18 @@ def test_a_store_that_is_away(data: Path, unused_tcp_port: int) -> None:
     answer = keys("list", "--data", data)
     assert (answer.code, answer.out) == (1, "")
     assert "not a database" in answer.err
+
+
+def test_a_store_that_became_another(postgres_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failover while it works: one line, no traceback."""
+
+    async def lost(store: object) -> None:
+        raise Stop("PostgreSQL for the API keys is not the server it was")
+
+    monkeypatch.setattr(PostgresKeys, "keys", lost)
+    answer = keys("list", "--store", postgres_url)
+    assert (answer.code, answer.out) == (1, "")
+    assert answer.err.strip() == "assay keys: PostgreSQL for the API keys is not the server it was"
 
 
 def test_on_postgresql(postgres_url: str) -> None:

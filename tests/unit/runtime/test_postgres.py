@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 
 import asyncpg
 import pytest
 
+from assay_runtime import postgres
 from assay_runtime.failures import Pause
 from assay_runtime.postgres import PostgresPool
 from assay_runtime.settings import SettingsError
@@ -69,7 +71,7 @@ async def test_server_gone_and_back(disposable_postgres: PostgresServer) -> None
     await pool.close()
 
 
-@pytest.mark.parametrize("missing", ["database", "right"])
+@pytest.mark.parametrize("missing", ["database", "right", "entrance"])
 async def test_what_is_restored_or_locked_away_is_an_outage(
     disposable_postgres: PostgresServer, missing: str
 ) -> None:
@@ -81,6 +83,15 @@ async def test_what_is_restored_or_locked_away_is_an_outage(
         await admin.execute("DROP DATABASE restored WITH (FORCE)")
         with pytest.raises(Pause):
             await count(pool)  # by the connection that was cut
+    elif missing == "entrance":
+        await admin.execute(
+            "ALTER DATABASE restored ALLOW_CONNECTIONS false; SELECT pg_terminate_backend(pid)"
+            " FROM pg_stat_activity WHERE datname = 'restored'"
+        )
+        with pytest.raises(Pause):
+            await count(pool)  # by the connection that was cut
+        with pytest.raises(Pause, match="not currently accepting connections"):
+            await opened(url)
     else:
         await admin.execute("CREATE ROLE reader LOGIN")
         await pool.close()
@@ -95,6 +106,31 @@ async def test_what_is_restored_or_locked_away_is_an_outage(
     with pytest.raises(Pause, match="store: PostgreSQL"):
         await count(pool)
     await admin.close()
+    await pool.close()
+
+
+async def test_who_waits_for_a_silent_server_can_be_cancelled(
+    disposable_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Pause that took the cancellation's place would be suppressed, and waited out for ever."""
+    monkeypatch.setattr(postgres, "_COMMAND_S", 1.0)
+    monkeypatch.setattr(postgres, "_ACQUIRE_S", 0.5)
+    pool = await opened(disposable_postgres.create_database("silent"))
+
+    async def again_and_again() -> None:
+        while True:
+            with contextlib.suppress(Pause):
+                async with pool.transaction() as connection:
+                    await connection.fetchval("SELECT 1")
+
+    working = asyncio.create_task(again_and_again())
+    await asyncio.sleep(0.2)
+    with disposable_postgres.silent():
+        await asyncio.sleep(0.2)
+        working.cancel()
+        done, _ = await asyncio.wait([working], timeout=20)
+    assert done
+    assert working.cancelled()
     await pool.close()
 
 

@@ -60,6 +60,16 @@ async def test_it_is_noticed_without_work(
     await pool.close()
 
 
+async def test_no_statement_has_to_be_known_to_the_server(postgres_url: str) -> None:
+    """A pooler may have put another one behind the connection, which knows none of our names."""
+    connection = await asyncpg.connect(postgres_url)
+    history = postgres_history.History("store")
+    for _ in range(3):
+        await history.check(connection)
+        await connection.execute("DEALLOCATE ALL")
+    await connection.close()
+
+
 async def test_it_is_noticed_behind_a_pooler(
     disposable_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,8 +99,10 @@ async def test_a_crash_of_the_same_server_is_an_outage(disposable_postgres: Post
     await pool.close()
 
 
-async def test_where_the_server_does_not_say(disposable_postgres: PostgresServer) -> None:
-    """Some keep these functions to themselves: it is told once, and the store works."""
+async def test_where_the_server_does_not_say(
+    disposable_postgres: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some keep these functions to themselves: it is asked and told once, and the store works."""
     url = disposable_postgres.create_database("silent")
     admin = await asyncpg.connect(url)
     await admin.execute(
@@ -101,6 +113,9 @@ async def test_where_the_server_does_not_say(disposable_postgres: PostgresServer
     with capture_logs() as logs:
         pool = await opened(f"postgresql://reader@{url.partition('@')[2]}")
         async with pool.connection(), pool.connection():
+            assert await count(pool) == 1
+        monkeypatch.setattr(postgres_history, "_ASK", "SELECT would_be_an_error_in_the_servers_log")
+        async with pool.connection(), pool.connection(), pool.connection():
             assert await count(pool) == 1
     assert [entry["event"] for entry in logs] == ["failovers_go_unnoticed"]
     await pool.close()
