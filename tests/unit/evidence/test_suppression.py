@@ -111,7 +111,9 @@ def test_what_others_publish_by_the_rule_keeps_its_id() -> None:
     assert message.id == signed_event_id(signed.meta.causation_id, message.value)
 
 
-@pytest.mark.parametrize("identifier", [b"mine", b"order \xff", str(uuid.uuid4()).encode()])
+@pytest.mark.parametrize(
+    "identifier", [b"mine", b"order \xff", str(uuid.UUID(int=7, version=4)).encode()]
+)
 def test_an_id_against_the_rule_names_its_own_record_alone(identifier: bytes) -> None:
     """X.3: the same id, topic and bytes are the same record; nothing else is."""
     made = _request()
