@@ -5,6 +5,9 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 T ?= tests
 PYTEST_ARGS ?=
+# Most tests wait for servers; a file's stay together, for the stacks they share.
+WORKERS ?= 2
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 RUNS ?= 3
 SEED ?= 1
 
@@ -35,10 +38,10 @@ demo: setup ## Score sample wallets through all services, verify each signature 
 test: setup ## Run every test; what needs a server starts it or says what is missing
 	@-$(BIN)/python -m deploy.kafka fetch
 	@-$(BIN)/python -m deploy.dev.ollama build
-	@$(BIN)/python -m pytest $(T) $(PYTEST_ARGS)
+	@$(PYTEST) $(T) $(PYTEST_ARGS)
 
 test-unit: setup ## Run the tests that need no server
-	@$(BIN)/python -m pytest tests/unit tests/property tests/contract tests/architecture $(PYTEST_ARGS)
+	@$(PYTEST) tests/unit tests/property tests/contract tests/architecture $(PYTEST_ARGS)
 
 lint: setup ## Check style and types; changes nothing
 	@$(BIN)/ruff check .
