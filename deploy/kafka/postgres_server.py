@@ -127,11 +127,16 @@ class PostgresServer:
         """SIGSTOP: it answers nothing and closes nothing, as when its machine is gone."""
         pid = self.process.pid
         halted = {pid: start_mark(pid), **children_of(pid)} if pid is not None else {}
-        send(halted, signal.SIGSTOP)
-        try:
+        # Stopped, it would not hear of our death; whoever waits for the end of this pipe does.
+        awake = 'read _; kill -CONT "$@"'
+        with subprocess.Popen(
+            ["/bin/sh", "-c", awake, "sh", *map(str, halted)],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        ):
+            send(halted, signal.SIGSTOP)
             yield
-        finally:
-            send(halted, signal.SIGCONT)
 
     def keep_copy(self) -> None:
         """Set the cluster aside as it stands, as a standby that receives nothing more would have

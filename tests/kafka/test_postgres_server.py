@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
+import tempfile
+import time
 from pathlib import Path
 
 import asyncpg
@@ -10,7 +14,7 @@ import pytest
 
 from deploy.kafka import postgres_server as module
 from deploy.kafka.postgres_server import PostgresServer
-from deploy.owned_process import MissingTool, ServerError
+from deploy.owned_process import MissingTool, ServerError, start_mark
 
 
 async def test_acknowledged_commits_survive_kill(disposable_postgres: PostgresServer) -> None:
@@ -68,6 +72,34 @@ def test_names_are_checked(postgres_server: PostgresServer) -> None:
     with pytest.raises(ServerError, match="already exists"):
         postgres_server.create_database("twice")
     postgres_server.drop_database("twice")
+
+
+_SILENCED = """
+import sys, time
+from pathlib import Path
+from deploy.kafka.postgres_server import PostgresServer
+server = PostgresServer(Path(sys.argv[1]), dies_with_parent=True)
+server.start()
+with server.silent():
+    print(server.process.pid, flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_silent_server_ends_with_who_silenced_it(postgres_server: PostgresServer) -> None:
+    """A killed fault run leaves no stopped server behind, which would not hear of its end."""
+    with tempfile.TemporaryDirectory(prefix="assay-silent-") as folder:
+        Path(folder).chmod(0o755)  # PostgreSQL's account must get in
+        command = [sys.executable, "-c", _SILENCED, folder]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as runner:
+            assert runner.stdout is not None
+            pid = int(runner.stdout.readline())
+            assert start_mark(pid) is not None
+            runner.kill()
+        deadline = time.monotonic() + 20
+        while start_mark(pid) is not None:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
 
 
 def test_missing_binaries_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
