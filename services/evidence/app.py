@@ -47,7 +47,8 @@ def build(settings: EvidenceSettings) -> Service:
         handler=handler,
         max_records=section.batch,
         keeps_dead_letters=False,
-        stored_positions=handler,
+        loses_nothing=True,
+        stored_positions=handler.offsets,
     )
     return Service(
         name=NAME,

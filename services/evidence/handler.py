@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Sequence
 
 import structlog
 from prometheus_client import Counter
 
 from assay.envelope import Attributes
 from assay.events import WalletScoreSigned
-from assay_runtime.records import Decoder, Delivery, Position, Record
+from assay_runtime.records import Decoder, Delivery, Record
 from assay_runtime.stage import Outcome
+from assay_runtime.stored_offsets import StoredOffsets
 from services.evidence.domain import Entry, entry_of
 from services.evidence.store import EvidenceStore
 
@@ -46,14 +47,13 @@ class EvidenceHandler:
 
     def __init__(self, store: EvidenceStore, log_name: str = "") -> None:
         self._store = store
-        self._log = log_name
+        self.offsets = StoredOffsets(
+            log_name, store.positions, lambda offsets: store.append([], offsets)
+        )
 
     async def __call__(self, deliveries: Sequence[Delivery[Entry]], /) -> Sequence[Outcome]:
-        positions = {
-            self._stored(Position(record.topic, record.partition)): record.offset + 1
-            for record in (delivery.record for delivery in deliveries)
-        }
-        rows = await self._store.append([delivery.event for delivery in deliveries], positions)
+        entries = [delivery.event for delivery in deliveries]
+        rows = await self._store.append(entries, self.offsets.behind(deliveries))
         KEPT.inc(len(rows))
         self._say(deliveries, {row.entry.event_id for row in rows})
         return [()] * len(deliveries)
@@ -68,19 +68,3 @@ class EvidenceHandler:
                     request_id=delivery.attributes.request_id,
                     trace_id=delivery.span.trace_id,
                 )
-
-    async def positions(self, wanted: Collection[Position]) -> dict[Position, int]:
-        """Where to go on reading, as the store knows it."""
-        names = {self._stored(position): position for position in wanted}
-        found = await self._store.positions(names)
-        return {names[stored]: offset for stored, offset in found.items()}
-
-    async def pass_over(self, positions: Mapping[Position, int]) -> None:
-        """Go on behind what retention removed."""
-        await self._store.append([], {self._stored(p): at for p, at in positions.items()})
-
-    def _stored(self, position: Position) -> Position:
-        """The position's name in the store: offsets start anew with each incarnation."""
-        if not self._log:
-            return position
-        return Position(f"{self._log}/{position.topic}", position.partition)

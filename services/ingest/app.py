@@ -59,6 +59,7 @@ def build(settings: IngestSettings) -> Service:
     )
     waiting = Waiting(store)
     seals = Seals.of(settings.seals)
+    results = ResultsHandler(store, waiting, seals, settings.kafka.log)
     publisher = Publisher(settings.kafka, "ingest-api", "ingest.api")
     aggregator = (
         AggregatorClient(
@@ -118,10 +119,11 @@ def build(settings: IngestSettings) -> Service:
                 name="ingest.results",
                 topics=PROJECTS,
                 decode=raw_decoder,
-                handler=ResultsHandler(store, waiting, seals),
+                handler=results,
                 # Among them are dead letters of what anyone may write.
                 dead_letter_limit=False,
                 keeps_dead_letters=False,
+                stored_positions=results.offsets,
             ),
         ],
         app=app,

@@ -21,6 +21,7 @@ from assay_runtime.failures import Pause
 from assay_runtime.records import Delivery, Record
 from assay_runtime.seals import TRUSTING, Seals
 from assay_runtime.stage import Outcome
+from assay_runtime.stored_offsets import StoredOffsets
 from services.ingest.store import Ending, Known, RequestStore
 
 log = structlog.get_logger()
@@ -37,14 +38,24 @@ class ResultsHandler:
     """Sink of signed scores, accepted answers, rejections and dead letters.
 
     Ends of wallet events are kept for whoever published them; those of other requests, of a batch
-    or of a client on the bus, only where they came through the Intelligence API. What follows from
+    or of a client on the bus, only where they came through the Intelligence API. `offsets` are
+    kept beside the table: one restored from a backup is brought up to date again. What follows from
     an unsealed request is the end of no request of the table, whatever id its sender wrote on it.
     """
 
-    def __init__(self, store: RequestStore, waiting: Waiting, seals: Seals = TRUSTING) -> None:
+    def __init__(
+        self,
+        store: RequestStore,
+        waiting: Waiting,
+        seals: Seals = TRUSTING,
+        log_name: str = "",
+    ) -> None:
         self._store = store
         self._waiting = waiting
         self._seals = seals
+        self.offsets = StoredOffsets(
+            log_name, store.positions, lambda offsets: store.conclude([], _now_ms(), offsets)
+        )
 
     async def __call__(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
         endings = []
@@ -68,9 +79,8 @@ class ResultsHandler:
                         owned_only=outcome.status == "accepted" or not _of_wallet(record),
                     )
                 )
-        if endings:
-            await self._store.conclude(endings, time.time_ns() // 1_000_000)
-            self._waiting.wake({ending.request_id for ending in endings})
+        await self._store.conclude(endings, _now_ms(), self.offsets.behind(deliveries))
+        self._waiting.wake({ending.request_id for ending in endings})
         return [()] * len(deliveries)
 
     def _is_foreign(self, record: Record) -> bool:
@@ -83,6 +93,10 @@ class ResultsHandler:
         )
         event_id = text_headers(letter.headers).get("ce_id", "")
         return self._seals.doubt(event_id, letter.headers, record.value or b"") is not None
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
 
 
 def _of_wallet(record: Record) -> bool:

@@ -5,9 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Literal, Protocol, Self
 
+from assay_runtime.records import Position
+
 Status = Literal["pending", "signed", "accepted", "rejected", "dead_lettered"]
+
+NO_POSITIONS: Mapping[Position, int] = MappingProxyType({})
 
 # A repeat of such a request has nothing left to do. A dead-lettered one may be tried again.
 ENDED: frozenset[Status] = frozenset({"signed", "accepted", "rejected"})
@@ -91,11 +96,21 @@ class RequestStore(Protocol):
         dead-lettered request is pending again."""
         ...
 
-    async def conclude(self, endings: Sequence[Ending], now_ms: int) -> None:
-        """Project outcomes in one transaction. The first stays, but a signed score or an accepted
-        answer replaces a failure, and a rejection a dead letter: one that was replayed ends so or
-        well. In whatever order the topics are read, the same kind of end remains. The accepted
-        event of a request that has ended is dropped, nothing will ask for it again."""
+    async def conclude(
+        self,
+        endings: Sequence[Ending],
+        now_ms: int,
+        positions: Mapping[Position, int] = NO_POSITIONS,
+    ) -> None:
+        """Project outcomes, and keep the offsets to read next, in one transaction. The first stays,
+        but a signed score or an accepted answer replaces a failure, and a rejection a dead letter:
+        one that was replayed ends so or well. In whatever order the topics are read, the same kind
+        of end remains. The accepted event of a request that has ended is dropped, nothing will ask
+        for it again."""
+        ...
+
+    async def positions(self, wanted: Collection[Position]) -> dict[Position, int]:
+        """The offsets to read next, of the partitions that have one."""
         ...
 
     async def get(self, request_id: str) -> Known | None: ...

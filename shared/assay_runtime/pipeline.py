@@ -36,8 +36,8 @@ class Pipeline:
     """What a service's `app.py` declares.
 
     `first` topics are read before the others (lane engine). `dead_letter_limit` is off where
-    anyone may write. A sink sets `keeps_dead_letters` False: it cannot fail on content. With
-    `stored_positions` it loses nothing: what it cannot keep ends the process, and is read again.
+    anyone may write. A sink sets `keeps_dead_letters` False: it cannot fail on content. One that
+    `loses_nothing` ends the process with what it cannot keep, and reads it again.
     `retries` is how many retry topics each of its topics has: a record that the handler postpones
     goes through them before it is dead-lettered.
     `waiting` says what a handler waits for in place (None: nothing), so that readiness goes off
@@ -56,6 +56,7 @@ class Pipeline:
     first: frozenset[str] = frozenset()
     dead_letter_limit: bool = True
     keeps_dead_letters: bool = True
+    loses_nothing: bool = False
     retries: int = 0
     stored_positions: StoredPositions | None = None
     waiting: Callable[[], str | None] | None = None
@@ -111,7 +112,7 @@ class Runner:
             publisher=self._publisher,
             limit=DeadLetterLimit.of(kafka, on=pipeline.dead_letter_limit),
             keeps_dead_letters=pipeline.keeps_dead_letters,
-            loses_nothing=pipeline.stored_positions is not None,
+            loses_nothing=pipeline.loses_nothing,
             retries=(
                 Retries(service, pipeline.retries, kafka.retry_delays_s)
                 if pipeline.retries

@@ -8,6 +8,7 @@ from typing import Any
 
 from assay_runtime.postgres import PostgresPool
 from assay_runtime.records import Position
+from assay_runtime.stored_offsets import keep_postgres, read_postgres
 from services.evidence.adapters.evidence_rows import (
     COLUMNS,
     COMPARED,
@@ -56,19 +57,12 @@ class PostgresEvidence:
     ) -> list[Row]:
         async with self._pool.transaction() as db:
             rows = await _append(db, entries)
-            await db.executemany(
-                "INSERT INTO evidence_consumed VALUES ($1, $2, $3) ON CONFLICT (topic, partition)"
-                " DO UPDATE SET next_offset ="
-                " greatest(evidence_consumed.next_offset, excluded.next_offset)",
-                sorted((p.topic, p.partition, offset) for p, offset in positions.items()),
-            )
+            await keep_postgres(db, "evidence_consumed", positions)
         return rows
 
     async def positions(self, wanted: Collection[Position]) -> dict[Position, int]:
         async with self._pool.connection() as db:
-            rows = await db.fetch("SELECT topic, partition, next_offset FROM evidence_consumed")
-        found = {Position(row[0], row[1]): int(row[2]) for row in rows}
-        return {position: found[position] for position in wanted if position in found}
+            return await read_postgres(db, "evidence_consumed", wanted)
 
     async def query(self, query: Query, after: int, limit: int, max_bytes: int) -> Page:
         where, values = conditions(query, after)

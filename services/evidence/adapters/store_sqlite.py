@@ -13,6 +13,7 @@ import structlog
 
 from assay_runtime.records import Position
 from assay_runtime.sqlite import SqliteFile
+from assay_runtime.stored_offsets import keep_sqlite, read_sqlite
 from services.evidence.adapters.evidence_rows import (
     COLUMNS,
     COMPARED,
@@ -63,21 +64,13 @@ class SqliteEvidence:
     ) -> list[Row]:
         def write(db: sqlite3.Connection) -> list[Row]:
             rows = _append(db, entries)
-            db.executemany(
-                "INSERT INTO consumed VALUES (?, ?, ?) ON CONFLICT (topic, partition)"
-                " DO UPDATE SET next_offset = max(next_offset, excluded.next_offset)",
-                [(p.topic, p.partition, offset) for p, offset in positions.items()],
-            )
+            keep_sqlite(db, "consumed", positions)
             return rows
 
         return await self._file.write(write)
 
     async def positions(self, wanted: Collection[Position]) -> dict[Position, int]:
-        rows = await self._file.read(
-            lambda db: db.execute("SELECT topic, partition, next_offset FROM consumed").fetchall()
-        )
-        found = {Position(topic, partition): offset for topic, partition, offset in rows}
-        return {position: found[position] for position in wanted if position in found}
+        return await self._file.read(lambda db: read_sqlite(db, "consumed", wanted))
 
     async def query(self, query: Query, after: int, limit: int, max_bytes: int) -> Page:
         where, values = conditions(query, after)

@@ -6,7 +6,9 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from assay_runtime.postgres import PostgresPool
-from services.ingest.store import Ending, Known, Owner
+from assay_runtime.records import Position
+from assay_runtime.stored_offsets import keep_postgres, read_postgres
+from services.ingest.store import NO_POSITIONS, Ending, Known, Owner
 
 _MIGRATIONS = (
     """
@@ -21,6 +23,11 @@ _MIGRATIONS = (
     CREATE TABLE process_version (
       id text NOT NULL, version text NOT NULL, hash text NOT NULL, first_used_ms bigint NOT NULL,
       PRIMARY KEY (id, version));
+    """,
+    """
+    CREATE TABLE request_consumed (
+      topic text NOT NULL, partition int NOT NULL, next_offset bigint NOT NULL,
+      PRIMARY KEY (topic, partition));
     """,
 )
 _COLUMNS = "request_id, content_sha256, status, accepted, outcome, tenant, process, published"
@@ -94,7 +101,12 @@ class PostgresRequests:
             )
             return await _get(db, request_id, _COLUMNS)
 
-    async def conclude(self, endings: Sequence[Ending], now_ms: int) -> None:
+    async def conclude(
+        self,
+        endings: Sequence[Ending],
+        now_ms: int,
+        positions: Mapping[Position, int] = NO_POSITIONS,
+    ) -> None:
         # In one order for all replicas, so that two of them cannot wait for each other.
         ordered = sorted(endings, key=lambda ending: ending.request_id)
         async with self._pool.transaction() as db:
@@ -110,6 +122,11 @@ class PostgresRequests:
                 " OR (excluded.status = 'rejected' AND request.status = 'dead_lettered')",
                 [(e.request_id, e.status, e.outcome, now_ms, e.owned_only) for e in ordered],
             )
+            await keep_postgres(db, "request_consumed", positions)
+
+    async def positions(self, wanted: Collection[Position]) -> dict[Position, int]:
+        async with self._pool.connection() as db:
+            return await read_postgres(db, "request_consumed", wanted)
 
     async def get(self, request_id: str) -> Known | None:
         async with self._pool.connection() as db:

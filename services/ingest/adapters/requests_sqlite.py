@@ -6,8 +6,10 @@ import sqlite3
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
+from assay_runtime.records import Position
 from assay_runtime.sqlite import SqliteFile
-from services.ingest.store import Ending, Known, Owner
+from assay_runtime.stored_offsets import keep_sqlite, read_sqlite
+from services.ingest.store import NO_POSITIONS, Ending, Known, Owner
 
 _MIGRATIONS = (
     """
@@ -23,6 +25,11 @@ _MIGRATIONS = (
     CREATE TABLE process_version (
       id TEXT NOT NULL, version TEXT NOT NULL, hash TEXT NOT NULL, first_used_ms INTEGER NOT NULL,
       PRIMARY KEY (id, version)) WITHOUT ROWID;
+    """,
+    """
+    CREATE TABLE consumed (
+      topic TEXT NOT NULL, partition INTEGER NOT NULL, next_offset INTEGER NOT NULL,
+      PRIMARY KEY (topic, partition)) WITHOUT ROWID;
     """,
 )
 _COLUMNS = "request_id, content_sha256, status, accepted, outcome, tenant, process, published"
@@ -94,7 +101,12 @@ class SqliteRequests:
 
         return await self._file.write(write)
 
-    async def conclude(self, endings: Sequence[Ending], now_ms: int) -> None:
+    async def conclude(
+        self,
+        endings: Sequence[Ending],
+        now_ms: int,
+        positions: Mapping[Position, int] = NO_POSITIONS,
+    ) -> None:
         def write(db: sqlite3.Connection) -> None:
             db.executemany(
                 "INSERT INTO request (request_id, status, outcome, touched_ms)"
@@ -108,8 +120,12 @@ class SqliteRequests:
                 " OR (excluded.status = 'rejected' AND status = 'dead_lettered')",
                 [(e.request_id, e.status, e.outcome, now_ms, e.owned_only) for e in endings],
             )
+            keep_sqlite(db, "consumed", positions)
 
         await self._file.write(write)
+
+    async def positions(self, wanted: Collection[Position]) -> dict[Position, int]:
+        return await self._file.read(lambda db: read_sqlite(db, "consumed", wanted))
 
     async def get(self, request_id: str) -> Known | None:
         return await self._file.read(lambda db: _found(db, request_id, _COLUMNS))

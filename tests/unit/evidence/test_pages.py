@@ -137,6 +137,13 @@ def test_beyond_loopback_only_with_a_token(host: str) -> None:
     build(settings.model_copy(update={"evidence": EvidenceSection(token="t")}))
 
 
+def test_nothing_is_passed_over() -> None:
+    """DESIGN §3: a record that cannot be kept ends the process; reading goes on from the store."""
+    [pipeline] = build(EvidenceSettings()).pipelines
+    assert pipeline.loses_nothing
+    assert pipeline.stored_positions is not None
+
+
 async def test_hostile_records_are_kept(store: EvidenceStore) -> None:
     """X.4, X.5: through the handler, with what a database would choke on."""
     headers = (("ce_id", b"\x00"), ("ce_type", b"y" * 9_000), ("ce_subject", b"\x00"), ("", b""))
@@ -154,10 +161,10 @@ async def test_hostile_records_are_kept(store: EvidenceStore) -> None:
     page = await store.query(Query(), 0, 10, 10**9)
     assert [row.entry.offset for _, row in page.rows] == [0, 1, 2, 3, 4]
     here = Position(records[0].topic, 0)
-    assert await handler.positions([here]) == {here: 5}
+    assert await handler.offsets.positions([here]) == {here: 5}
     other_log = EvidenceHandler(store, "log-2")
-    assert await other_log.positions([here]) == {}
-    await handler.pass_over({here: 9})
-    await handler.pass_over({here: 7})
-    assert await handler.positions([here]) == {here: 9}
-    assert await other_log.positions([here]) == {}
+    assert await other_log.offsets.positions([here]) == {}
+    await handler.offsets.pass_over({here: 9})
+    await handler.offsets.pass_over({here: 7})
+    assert await handler.offsets.positions([here]) == {here: 9}
+    assert await other_log.offsets.positions([here]) == {}

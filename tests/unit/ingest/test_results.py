@@ -14,7 +14,7 @@ from assay.envelope import emit
 from assay.events import GenerationRequested, Meta
 from assay_runtime.dead_letters import dead_letter
 from assay_runtime.failures import DeadLetter, Pause
-from assay_runtime.records import Delivery, Record, raw_decoder
+from assay_runtime.records import Delivery, Position, Record, raw_decoder
 from assay_runtime.seals import Seals
 from services.ingest.app import build
 from services.ingest.results import ResultsHandler, Waiting
@@ -244,6 +244,22 @@ async def test_a_strangers_record_stops_nothing(store: RequestStore) -> None:
     assert await ResultsHandler(store, Waiting(store))(deliveries) == [()] * 5
     [known] = await store.endings([signed])
     assert known.status == "signed"
+
+
+async def test_offsets_are_kept_of_every_record(store: RequestStore) -> None:
+    """DESIGN §3: also of those that end nothing, and per incarnation of a log that forgets."""
+    here, there = Position(SIGNED, 0), Position(SIGNED, 1)
+    read = [(0, 4), (1, 8), (0, 5)]
+    handler = ResultsHandler(store, Waiting(store), log_name="log-1")
+    await handler([raw_decoder(Record(SIGNED, p, at, 0, None, b"no json", ())) for p, at in read])
+    assert await handler.offsets.positions([here, there]) == {here: 6, there: 9}
+    await handler.offsets.pass_over({here: 20, there: 3})
+    assert await handler.offsets.positions([there, here]) == {here: 20, there: 9}
+    for name in ("", "log-2"):
+        other = ResultsHandler(store, Waiting(store), log_name=name)
+        assert await other.offsets.positions([here, there]) == {}
+    [results] = [p for p in build(IngestSettings()).pipelines if p.name == "ingest.results"]
+    assert results.stored_positions is not None
 
 
 async def test_the_waiter_is_woken_at_once(store: RequestStore) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from assay_runtime.failures import Pause
+from assay_runtime.records import Position
 from assay_runtime.settings import SettingsError
 from services.ingest.app import open_store
 from services.ingest.store import Ending, Known, Owner, RequestStore, Status
@@ -202,6 +203,26 @@ async def test_many_endings_at_once(store: RequestStore) -> None:
     assert {known.request_id: known.outcome for known in found} == {
         request: request.encode() for request in requests
     }
+
+
+async def test_offsets_are_kept_with_the_endings(new_store: Callable[[], RequestStore]) -> None:
+    """DESIGN §3: what a restored table has not seen is read again; offsets only grow, and none is
+    kept of what was not stored."""
+    store, restarted = new_store(), new_store()
+    await store.open()
+    request, here, there = _id(), Position("t", 0), Position("t", 1)
+    assert await store.positions([here, there]) == {}
+    await store.conclude([Ending(request, "signed", b"{}")], 1, {here: 7, there: 1})
+    await store.conclude([], 2, {here: 5, there: 2})
+    # A partition that no database counts.
+    impossible = Position("t", 2**63)
+    with pytest.raises(Exception, match=r"int|range|large"):
+        await store.conclude([Ending("lost", "signed", b"{}")], 3, {here: 9, impossible: 1})
+    await store.close()
+    await restarted.open()
+    assert await restarted.positions([here, there, Position("u", 0)]) == {here: 7, there: 2}
+    assert await restarted.endings(["lost"]) == []
+    await restarted.close()
 
 
 async def test_what_was_touched_long_ago_is_forgotten(store: RequestStore) -> None:
