@@ -59,7 +59,8 @@ def build(settings: IngestSettings) -> Service:
     )
     waiting = Waiting(store)
     seals = Seals.of(settings.seals)
-    results = ResultsHandler(store, waiting, seals, settings.kafka.log)
+    memory_ms = int(section.request_memory_h * 3_600_000)
+    results = ResultsHandler(store, waiting, seals, settings.kafka.log, memory_ms)
     publisher = Publisher(settings.kafka, "ingest-api", "ingest.api")
     aggregator = (
         AggregatorClient(
@@ -85,9 +86,8 @@ def build(settings: IngestSettings) -> Service:
     async def forget_old_requests() -> None:
         while True:
             await asyncio.sleep(_HOUSEKEEPING_S)
-            before = time.time() - section.request_memory_h * 3600
             try:
-                await store.forget(int(before * 1000))
+                await store.forget(time.time_ns() // 1_000_000 - memory_ms)
             except Pause:
                 continue
 

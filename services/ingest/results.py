@@ -39,7 +39,8 @@ class ResultsHandler:
 
     Ends of wallet events are kept for whoever published them; those of other requests, of a batch
     or of a client on the bus, only where they came through the Intelligence API. `offsets` are
-    kept beside the table: one restored from a backup is brought up to date again. What follows from
+    kept beside the table: one restored from a backup is brought up to date again. Ends older than
+    `memory_ms` are forgotten already. What follows from
     an unsealed request is the end of no request of the table, whatever id its sender wrote on it.
     """
 
@@ -49,18 +50,26 @@ class ResultsHandler:
         waiting: Waiting,
         seals: Seals = TRUSTING,
         log_name: str = "",
+        memory_ms: int | None = None,
     ) -> None:
         self._store = store
         self._waiting = waiting
         self._seals = seals
+        self._memory_ms = memory_ms
         self.offsets = StoredOffsets(
-            log_name, store.positions, lambda offsets: store.conclude([], _now_ms(), offsets)
+            log_name,
+            store.positions,
+            lambda offsets: store.conclude([], _now_ms(), offsets),
+            # A new table misses nothing, and one of before it kept offsets had what is gone.
+            misses_nothing=True,
         )
 
     async def __call__(self, deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
         endings = []
         for delivery in deliveries:
             record = delivery.record
+            if self._is_forgotten(record):
+                continue
             try:
                 outcome = read_outcome(record.topic, record.value or b"", record.headers)
             except ValueError as error:
@@ -82,6 +91,12 @@ class ResultsHandler:
         await self._store.conclude(endings, _now_ms(), self.offsets.behind(deliveries))
         self._waiting.wake({ending.request_id for ending in endings})
         return [()] * len(deliveries)
+
+    def _is_forgotten(self, record: Record) -> bool:
+        """Whether the table would have dropped it by now: of a request's ends, those on topics that
+        are kept longer would come back without the others when all is read anew."""
+        at = record.timestamp_ms
+        return self._memory_ms is not None and 0 <= at < _now_ms() - self._memory_ms
 
     def _is_foreign(self, record: Record) -> bool:
         """Whether it is the dead letter of a request that no service of ours sealed."""

@@ -213,15 +213,11 @@ class Intake(ConsumerRebalanceListener):  # type: ignore[misc]
             if not led:
                 raise LeaderNotAvailableError(shown(positions))
             ends = await self._consumer.end_offsets([TopicPartition(*p) for p in led])
-            for position in led:
-                await self._pass_recordless(position)
-        lag = sum(max(0, ends[TopicPartition(*p)] - (self.window.watermark(p) or 0)) for p in led)
+            quiet = not self.revoking and not self._closed
+            # While partitions go, records are handed out that nobody admits.
+            recordless = await self._positions.recordless(self._consumer, led) if quiet else {}
+        if recordless:
+            await self._positions.pass_recordless(recordless)
+        read = {p: recordless.get(p) or self.window.watermark(p) or 0 for p in led}
+        lag = sum(max(0, ends[TopicPartition(*p)] - at) for p, at in read.items())
         return f"lag {lag}" if lag else None
-
-    async def _pass_recordless(self, position: Position) -> None:
-        """Offsets behind the last record that hold none, as the end of a publisher's transaction,
-        are not unread, nor lost where retention removes them: they are committed like others."""
-        if self.revoking or self._closed or self.window.held(position):
-            return  # while partitions go, records are handed out that nobody admits
-        at = await self._consumer.position(TopicPartition(*position))
-        self.window.skip(position, at)

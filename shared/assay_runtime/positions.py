@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import structlog
@@ -140,6 +140,27 @@ class Positions:
                 self._window.skip(position, onward)
             self._overtaken.discard(position)
         await self._starting.told(found)
+
+    async def recordless(self, consumer: Any, among: Iterable[Position]) -> dict[Position, int]:
+        """How far reading got beyond the last record, where nothing is in flight: such offsets
+        hold none, as the end of a publisher's transaction."""
+        found = {}
+        for position in among:
+            before = self._window.next_offset(position)
+            if before is None or self._window.held(position):
+                continue
+            at: int = await consumer.position(TopicPartition(*position))
+            if at > before:
+                found[position] = at
+        return found
+
+    async def pass_recordless(self, at: Mapping[Position, int]) -> None:
+        """They are not unread, nor lost where retention removes them: stored and committed like
+        others."""
+        generation = self._generation
+        if await self._starting.pass_over(at) and generation == self._generation:
+            for position, onward in at.items():
+                self._window.skip(position, onward)
 
     def rewind(self, consumer: Any) -> None:
         """Go back to what was admitted last, everywhere."""

@@ -65,9 +65,7 @@ class Setbacks:
         if isinstance(reason, RetryLater) and (later := self._postponed(record, reason)):
             # It counts as handled or not once it is back.
             return Setback(record, reason, request_id, trace, (later,), postponed=True)
-        if self._loses_nothing:
-            place = f"{record.topic}/{record.partition}/{record.offset}"
-            raise Stop(f"{place} cannot be kept and must not be passed over: {reason}")
+        self.stop_if_lost(record, reason)
         self._limit.dead(record, reason)
         if not self._keeps_dead_letters:
             return Setback(record, reason, request_id, trace)
@@ -76,6 +74,12 @@ class Setbacks:
             record, reason, self._service, self._check, attempts=tries, request_id=request_id
         )
         return Setback(record, reason, request_id, trace, (kept,))
+
+    def stop_if_lost(self, record: Record, reason: DeadLetter) -> None:
+        """Stop where nothing may be passed over."""
+        if self._loses_nothing:
+            place = f"{record.topic}/{record.partition}/{record.offset}"
+            raise Stop(f"{place} cannot be kept and must not be passed over: {reason}")
 
     def tell(self, setbacks: Iterable[Setback]) -> None:
         """Count and log them, once they are sent and not before: a batch may end the process."""

@@ -105,6 +105,10 @@ class Stage:
         else:
             decoded = [self._decoded(record) for record in records]
             deliveries = [found for found in decoded if isinstance(found, Delivery)]
+            for record, found in zip(records, decoded, strict=True):
+                if isinstance(found, DeadLetter):
+                    # Before a sink stores the offsets of those behind it.
+                    self._setbacks.stop_if_lost(record, found)
             handled = iter(await self._handle(deliveries) if deliveries else ())
             for record, found in zip(records, decoded, strict=True):
                 if isinstance(found, Delivery):
@@ -178,7 +182,10 @@ class Stage:
                 return outcomes
         alone: list[Outcome] = []
         for delivery in deliveries:
-            alone += await self._attempt_alone(delivery)
+            [outcome] = await self._attempt_alone(delivery)
+            if isinstance(outcome, DeadLetter):
+                self._setbacks.stop_if_lost(delivery.record, outcome)
+            alone.append(outcome)
         return alone
 
     async def _attempt(self, deliveries: Sequence[Delivery[Any]]) -> Sequence[Outcome] | None:

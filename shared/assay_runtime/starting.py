@@ -21,11 +21,15 @@ from assay_runtime.settings import KafkaSection
 log = structlog.get_logger()
 
 
+# A stored position: read from the first record there is; those that are gone are not missed.
+FROM_FIRST = -1
+
+
 class StoredPositions(Protocol):
     """Where a sink keeps the offsets to read next, beside its rows; Pause while that is away."""
 
     async def positions(self, wanted: Collection[Position]) -> Mapping[Position, int]:
-        """Those that it has."""
+        """Those that it has, or FROM_FIRST."""
         ...
 
     async def pass_over(self, positions: Mapping[Position, int]) -> None:
@@ -106,7 +110,7 @@ class StartingPositions:
             if at is None:
                 found.start[position] = low
                 unread = stored.get(position, 0)
-                if unread < low:
+                if unread != FROM_FIRST and unread < low:
                     # A group that was away for as long as its topics keep records may have been
                     # forgotten by then too, and cannot be told from a new one.
                     log.warning("start_after_retention", topic=tp.topic, low_watermark=low)
@@ -184,12 +188,19 @@ class StartingPositions:
     async def told(self, found: Found) -> None:
         """What was lost is known by now: a sink's store passes it, or the next start would find
         it again where no record has come since."""
-        if not found.lost or self._stored_positions is None:
-            return
+        if found.lost:
+            await self.pass_over({gap.position: gap.low for gap in found.lost})
+
+    async def pass_over(self, positions: Mapping[Position, int]) -> bool:
+        """Whether a sink's store knows that reading goes on there; where there is none, nobody
+        need know."""
         try:
-            await self._stored_positions.pass_over({gap.position: gap.low for gap in found.lost})
+            if self._stored_positions:
+                await self._stored_positions.pass_over(positions)
         except Pause as outage:
             log.warning("gaps_not_stored", pipeline=self._pipeline, error=str(outage))
+            return False
+        return True
 
     def _tell_lost(self, position: Position, count: int) -> None:
         metrics.OVERRUN.labels(self._pipeline).inc(count)
@@ -206,4 +217,6 @@ def _behind(stored: int | None, committed: int | None) -> int | None:
     """Where a sink goes on, to which repeats are harmless: None, the first record, where either
     says nothing. A store without a position is new, or a backup from before the partition's first
     record; Kafka forgets what a group committed when the topic is deleted and made anew."""
-    return None if stored is None or committed is None else min(stored, committed)
+    if stored is None or stored == FROM_FIRST or committed is None:
+        return None
+    return min(stored, committed)

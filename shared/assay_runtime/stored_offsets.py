@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from assay_runtime.records import Delivery, Position
+from assay_runtime.starting import FROM_FIRST
 
 Offsets = Mapping[Position, int]
 
@@ -17,7 +18,8 @@ class StoredOffsets:
     adds some without rows.
 
     `log` names the incarnation of a log that forgets: offsets start anew with each, and so do the
-    names under which the store has them.
+    names under which the store has them. What a store without an offset never had is lost to it;
+    not so with `misses_nothing`.
     """
 
     def __init__(
@@ -25,10 +27,13 @@ class StoredOffsets:
         log: str,
         read: Callable[[Collection[Position]], Awaitable[Offsets]],
         keep: Callable[[Offsets], Awaitable[object]],
+        *,
+        misses_nothing: bool = False,
     ) -> None:
         self._log = log
         self._read = read
         self._keep = keep
+        self._misses_nothing = misses_nothing
 
     def behind(self, deliveries: Sequence[Delivery[Any]]) -> Offsets:
         """What to store with the rows of these records, which are in the order of their offsets."""
@@ -41,7 +46,8 @@ class StoredOffsets:
         """Where to go on reading, as the store knows it."""
         names = {self._name(position): position for position in wanted}
         stored = await self._read(names)
-        return {names[name]: offset for name, offset in stored.items()}
+        found = dict.fromkeys(names.values(), FROM_FIRST) if self._misses_nothing else {}
+        return found | {names[name]: offset for name, offset in stored.items()}
 
     async def pass_over(self, positions: Offsets) -> None:
         """Go on behind what retention removed."""

@@ -28,8 +28,7 @@ SIGNED = WalletScoreSigned.type
 async def test_an_end_that_a_backup_lacks_is_read_again(
     disposable_broker: Broker, aggregator: ScriptedAggregator, tmp_path: Path
 ) -> None:
-    """What was read before the backup is not asked for again; what came after it is, though the
-    group has committed it."""
+    """What came after the backup, though the group has committed it; and nothing from before it."""
     bootstrap, data = disposable_broker.bootstrap, tmp_path / "data"
     await create_missing(bootstrap, EMBEDDED_PARTITIONS)
     data.mkdir()
@@ -50,6 +49,7 @@ async def test_an_end_that_a_backup_lacks_is_read_again(
         shutil.copytree(tmp_path / backup, data)
         async with _Ingest(tmp_path, settings) as ingest:
             await ingest.shows_signed(url)
+            assert await ingest.read(SIGNED) == 1
 
 
 async def _sign(bootstrap: str, url: str) -> None:
@@ -90,3 +90,11 @@ class _Ingest:
         async with httpx.AsyncClient(base_url=self._api, timeout=60) as client:
             found = await eventually(lambda: client.get(url), lambda a: a.status_code == 200)
         assert found.status_code == 200, found.text
+
+    async def read(self, topic: str) -> int:
+        """Records of the topic since it started."""
+        async with httpx.AsyncClient(base_url=self._api, timeout=60) as client:
+            metrics = (await client.get("/metrics")).text
+        name = f'assay_records_consumed_total{{pipeline="ingest.results",topic="{topic}"}} '
+        [line] = [line for line in metrics.splitlines() if line.startswith(name)]
+        return int(float(line.removeprefix(name)))

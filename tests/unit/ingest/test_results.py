@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,11 @@ from assay_runtime.dead_letters import dead_letter
 from assay_runtime.failures import DeadLetter, Pause
 from assay_runtime.records import Delivery, Position, Record, raw_decoder
 from assay_runtime.seals import Seals
-from services.ingest.app import build
+from assay_runtime.settings import KafkaSection
+from assay_runtime.starting import FROM_FIRST
+from services.ingest.app import build, open_store
 from services.ingest.results import ResultsHandler, Waiting
-from services.ingest.settings import IngestSettings
+from services.ingest.settings import IngestSection, IngestSettings
 from services.ingest.store import Ending, Owner, RequestStore
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "schemas" / "examples"
@@ -257,9 +260,34 @@ async def test_offsets_are_kept_of_every_record(store: RequestStore) -> None:
     assert await handler.offsets.positions([there, here]) == {here: 20, there: 9}
     for name in ("", "log-2"):
         other = ResultsHandler(store, Waiting(store), log_name=name)
-        assert await other.offsets.positions([here, there]) == {}
-    [results] = [p for p in build(IngestSettings()).pipelines if p.name == "ingest.results"]
-    assert results.stored_positions is not None
+        unknown = {here: FROM_FIRST, there: FROM_FIRST}
+        assert await other.offsets.positions([here, there]) == unknown
+
+
+async def test_the_service_keeps_them_under_its_logs_name_and_for_a_while(tmp_path: Path) -> None:
+    """Ends on topics that are kept longer than the table's rows would come back alone when all is
+    read anew: a dead letter without the score that followed it."""
+    file = f"sqlite:///{tmp_path}/requests.sqlite"
+    section = IngestSection(store=file, request_memory_h=24)
+    service = build(IngestSettings(kafka=KafkaSection(log="log-1"), ingest=section))
+    [results] = [p for p in service.pipelines if p.name == "ingest.results"]
+    old, young, undated = (str(uuid.uuid4()) for _ in range(3))
+    now_ms = time.time_ns() // 1_000_000
+    ages = {old: now_ms - 25 * 3_600_000, young: now_ms - 23 * 3_600_000, undated: -1}
+    deliveries = [
+        raw_decoder(Record(SIGNED, 0, offset, at, None, _example(SIGNED, request), ()))
+        for offset, (request, at) in enumerate(ages.items())
+    ]
+    store = open_store(file)
+    await store.open()
+    async with service.resources[0]:
+        await results.handler(deliveries)
+        assert results.stored_positions is not None
+        here = Position(SIGNED, 0)
+        assert await results.stored_positions.positions([here]) == {here: 3}
+    assert await store.positions([Position(f"log-1/{SIGNED}", 0)]) != {}
+    assert {known.request_id for known in await store.endings(list(ages))} == {young, undated}
+    await store.close()
 
 
 async def test_the_waiter_is_woken_at_once(store: RequestStore) -> None:

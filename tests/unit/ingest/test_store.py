@@ -256,10 +256,14 @@ async def test_two_replicas_agree(new_store: Callable[[], RequestStore]) -> None
     assert {len(events) for events in by_request.values()} == {1}
     signed = [Ending(request, "signed", b"{}") for request in requests]
     dead = [Ending(request, "dead_lettered", b"{}") for request in reversed(requests)]
+    places = {Position("t", number): 7 for number in range(50)}
+    backwards = dict(reversed(places.items()))
     async with asyncio.timeout(30):
         await asyncio.gather(
-            *(one.conclude(signed, 2) for _ in range(5)),
-            *(other.conclude(dead, 2) for _ in range(5)),
+            *(one.conclude(signed, 2, places) for _ in range(5)),
+            *(other.conclude(dead, 2, backwards) for _ in range(5)),
+            *(one.conclude([], 2, places) for _ in range(20)),
+            *(other.conclude([], 2, backwards) for _ in range(20)),
         )
     assert {known.status for known in await one.endings(requests)} == {"signed"}
     await asyncio.gather(one.close(), other.close())

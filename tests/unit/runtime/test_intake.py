@@ -27,6 +27,7 @@ from assay_runtime.intake import Intake
 from assay_runtime.progress import Progress
 from assay_runtime.records import Position
 from assay_runtime.settings import KafkaSection
+from assay_runtime.starting import FROM_FIRST
 
 ONE, TWO = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -747,6 +748,22 @@ async def test_a_sink_goes_on_where_store_and_group_both_have_been(
     consumer.group = {} if group is None else {ONE: group}
     await intake.on_partitions_assigned([ONE])
     assert (await offsets(intake))[0] == (0, start)
+
+
+@pytest.mark.parametrize("group", [None, 9])
+async def test_a_store_that_misses_nothing_starts_with_what_there_is(
+    consumer: MemoryConsumer, group: int | None
+) -> None:
+    """A new one, or one from before it kept offsets: what is gone is no loss."""
+    store = SinkStore({Position("t", 0): FROM_FIRST})
+    intake = sink(consumer, store, "stop")
+    consumer.low[ONE], consumer.logs[ONE] = 5, 20
+    consumer.group = {} if group is None else {ONE: group}
+    before = lost()
+    await intake.on_partitions_assigned([ONE])
+    assert (await offsets(intake))[0] == (0, 5)
+    assert lost() == before
+    assert store.kept == {Position("t", 0): FROM_FIRST}
 
 
 async def test_the_store_of_positions_may_be_away(consumer: MemoryConsumer) -> None:

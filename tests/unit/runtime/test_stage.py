@@ -342,6 +342,30 @@ async def test_a_sink_that_is_to_lose_nothing_stops(
         await sink.run([make_record(7)])
 
 
+@pytest.mark.parametrize("fault", ["decoder", "handler"])
+async def test_it_stops_before_it_keeps_what_comes_behind(
+    publisher: Any, make_record: Any, fault: str
+) -> None:
+    """With them it would store an offset beyond the record that it has not kept."""
+    kept: list[int] = []
+
+    def decode(record: Record) -> Delivery[Any]:
+        if fault == "decoder" and record.offset == 7:
+            raise RuntimeError("broken")
+        return raw_decoder(record)
+
+    async def keep(deliveries: Sequence[Delivery[Any]], /) -> Sequence[Outcome]:
+        if fault == "handler" and 7 in (offsets := [d.record.offset for d in deliveries]):
+            raise RuntimeError(f"broken: {offsets}")
+        kept.extend(delivery.record.offset for delivery in deliveries)
+        return [()] * len(deliveries)
+
+    sink = stage(publisher, keep, decode=decode, keeps_dead_letters=False, loses_nothing=True)
+    with pytest.raises(Stop, match="in/3/7 cannot be kept"):
+        await sink.run([make_record(n) for n in (6, 7, 8)])
+    assert 8 not in kept
+
+
 async def test_what_a_lane_logs_names_request_and_trace(publisher: Any, make_record: Any) -> None:
     """Issue item 4: request id and trace id in what a handler logs."""
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
