@@ -38,10 +38,10 @@ class ResultsHandler:
     """Sink of signed scores, accepted answers, rejections and dead letters.
 
     Ends of wallet events are kept for whoever published them; those of other requests, of a batch
-    or of a client on the bus, only where they came through the Intelligence API. `offsets` are
-    kept beside the table: one restored from a backup is brought up to date again. Ends older than
-    `memory_ms` are forgotten already. What follows from
+    or of a client on the bus, only where they came through the Intelligence API. What follows from
     an unsealed request is the end of no request of the table, whatever id its sender wrote on it.
+    `offsets` are kept beside the table: one restored from a backup is brought up to date again.
+    Ends older than `memory_ms` are forgotten already.
     """
 
     def __init__(

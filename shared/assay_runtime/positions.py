@@ -144,7 +144,7 @@ class Positions:
     async def recordless(self, consumer: Any, among: Iterable[Position]) -> dict[Position, int]:
         """How far reading got beyond the last record, where nothing is in flight: such offsets
         hold none, as the end of a publisher's transaction."""
-        found = {}
+        generation, found = self._generation, dict[Position, int]()
         for position in among:
             before = self._window.next_offset(position)
             if before is None or self._window.held(position):
@@ -152,7 +152,7 @@ class Positions:
             at: int = await consumer.position(TopicPartition(*position))
             if at > before:
                 found[position] = at
-        return found
+        return found if generation == self._generation else {}
 
     async def pass_recordless(self, at: Mapping[Position, int]) -> None:
         """They are not unread, nor lost where retention removes them: stored and committed like
