@@ -85,8 +85,10 @@ def start(
     env: Mapping[str, str] | None = None,
     user: str | None = None,
     parent_death: signal.Signals | None = None,
+    pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start `command` in a session of its own; without `stderr` both outputs go to `stdout`.
+    """Start `command` in a session of its own; without `stderr` both outputs go to `stdout`. It
+    inherits `pass_fds` under their numbers.
 
     With `parent_death` the process gets that signal when this program ends (Linux), so that not
     even a kill -9 of a test run leaves it behind.
@@ -105,6 +107,7 @@ def start(
             group=account.pw_gid if account else None,
             extra_groups=[] if account else None,
             preexec_fn=_parent_death_signal(parent_death) if parent_death else None,
+            pass_fds=pass_fds,
         )
 
     return _LAUNCHER.submit(launched).result()
@@ -125,11 +128,17 @@ class OwnedProcess:
         env: Mapping[str, str] | None = None,
         user: str | None = None,
         parent_death: signal.Signals | None = None,
+        pass_fds: Sequence[int] = (),
     ) -> None:
         """`start` it with its output in the log, and write the record."""
         with self.log.open("ab") as output:
             self._child = start(
-                command, stdout=output, env=env, user=user, parent_death=parent_death
+                command,
+                stdout=output,
+                env=env,
+                user=user,
+                parent_death=parent_death,
+                pass_fds=pass_fds,
             )
         pid = self._child.pid
         text = json.dumps({"pid": pid, "started": start_mark(pid)})

@@ -6,25 +6,29 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay_runtime import http
 from assay_runtime.service import READY_PREFIX
+from assay_runtime.settings import HttpSection, SettingsError
 from deploy.dev.data_folder import private_folder, write_private
 from deploy.dev.part_log import PartLog
 from deploy.owned_process import OwnedProcess, ServerError
 
 _READY_S = 60.0
 _STOP_S = 20.0
-_PORT = "ASSAY_HTTP__PORT"
+_HOST, _PORT, _FD = "ASSAY_HTTP__HOST", "ASSAY_HTTP__PORT", "ASSAY_HTTP__FD"
 Say = Callable[[str], None]
 
 
 @dataclass(slots=True)
 class Part:
-    """One child process and where it listens."""
+    """One child process and where it listens. `listener` is held here, so that nobody else gets
+    its port, and who connects waits, while it is started again."""
 
     name: str
     command: list[str]
@@ -33,6 +37,7 @@ class Part:
     log: PartLog
     address: str = ""
     restarts: int = 0
+    listener: socket.socket | None = None
 
 
 class Parts:
@@ -66,11 +71,30 @@ class Parts:
             PartLog(log),
         )
         self._parts[name] = part
+        if _PORT in environment and f"{_HOST}_FILE" not in part.environment:
+            self._listen(part)
         self._run(part)
         return part
 
+    def _listen(self, part: Part) -> None:
+        wanted = part.environment[_PORT]
+        try:
+            section = HttpSection(host=part.environment.get(_HOST, "127.0.0.1"), port=int(wanted))
+            part.listener = http.listen(section)
+        except SettingsError as error:
+            raise ServerError(f"{part.name}: {error}") from error
+        got = str(part.listener.getsockname()[1])
+        if wanted not in ("0", got):
+            self._say(f"port {wanted} is taken; {part.name} uses {got}")
+        part.environment |= {_PORT: got, _FD: str(part.listener.fileno())}
+
     def _run(self, part: Part) -> None:
-        part.process.launch(part.command, env=part.environment, parent_death=signal.SIGTERM)
+        part.process.launch(
+            part.command,
+            env=part.environment,
+            parent_death=signal.SIGTERM,
+            pass_fds=(part.listener.fileno(),) if part.listener else (),
+        )
 
     async def line(self, part: Part, prefix: str) -> str:
         """The first line of the part's log with that prefix."""
@@ -120,7 +144,11 @@ class Parts:
 
     async def end(self, *names: str) -> None:
         """End those that were started; what does not go is killed. Says what cannot be ended."""
-        going = [self._parts[name].process for name in names if name in self._parts]
+        ending = [self._parts[name] for name in names if name in self._parts]
+        for part in ending:
+            if part.listener:
+                part.listener.close()  # or who connects from now on would wait for nobody
+        going = [part.process for part in ending]
         ends = (asyncio.to_thread(p.end, signal.SIGTERM, _STOP_S) for p in going)
         for failure in await asyncio.gather(*ends, return_exceptions=True):
             if isinstance(failure, BaseException):

@@ -17,10 +17,20 @@ log = structlog.get_logger()
 
 
 def bind(section: HttpSection) -> socket.socket:
-    """A listening socket; a port that is taken is named and another one chosen.
+    """The service's listening socket; a port that is taken is named and another one chosen.
 
     An address that cannot be listened on is a SettingsError.
     """
+    if section.fd is not None:
+        return _inherited(section.fd)
+    sock = listen(section)
+    if section.port not in (0, using := sock.getsockname()[1]):
+        log.warning("port_taken", taken=section.port, using=using)
+    return sock
+
+
+def listen(section: HttpSection) -> socket.socket:
+    """A socket on the port, or on another one where it is taken. SettingsError as `bind`."""
     try:
         return _listen(section.host, section.port)
     except OSError as error:
@@ -29,8 +39,19 @@ def bind(section: HttpSection) -> socket.socket:
                 f"ASSAY_HTTP__HOST, ASSAY_HTTP__PORT: cannot listen on "
                 f"{section.host}:{section.port}: {error.strerror or error}"
             ) from error
-    sock = _listen(section.host, 0)
-    log.warning("port_taken", taken=section.port, using=sock.getsockname()[1])
+    return _listen(section.host, 0)
+
+
+def _inherited(fd: int) -> socket.socket:
+    try:
+        sock = socket.socket(fileno=fd)
+        if not sock.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN):
+            raise OSError(errno.EINVAL, "it does not listen")
+    except OSError as error:
+        raise SettingsError(
+            f"ASSAY_HTTP__FD: {fd} is no listening socket: {error.strerror or error}"
+        ) from error
+    sock.setblocking(False)
     return sock
 
 

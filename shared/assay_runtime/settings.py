@@ -71,6 +71,12 @@ class HttpSection(Section):
 
     host: str = "127.0.0.1"
     port: int = Field(0, ge=0, le=65_535, description="0 picks a free port")
+    fd: int | None = Field(
+        None,
+        ge=3,
+        description="file descriptor of a listening socket that whoever starts the service holds "
+        "and passes on, instead of host and port",
+    )
 
 
 class LogSection(Section):

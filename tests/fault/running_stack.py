@@ -122,6 +122,7 @@ class RunningStack:
             "ASSAY_HTTP__PORT": "0",
             **(settings or {}),
         }
+        environment.pop("ASSAY_HTTP__FD", None)  # the service's own socket
         self._replicas += 1
         place = self.data / f"{name}-{self._replicas}"
         process = OwnedProcess(place.with_suffix(".pid"), place.with_suffix(".log"))

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import stat
 import urllib.request
 from collections.abc import AsyncIterator
@@ -16,11 +17,21 @@ import pytest
 from deploy.dev.parts import Parts
 from deploy.dev.plan import SERVICES, BrokerChoice, ModelChoice, StackPlan
 from deploy.dev.stack import Stack
+from deploy.owned_process import ServerError
 
 SHOWS_ITS_SETTINGS = (
     "import json, os, time\n"
     "print(json.dumps({n: v for n, v in os.environ.items() if n.startswith('ASSAY_')}), flush=True)"
     "\ntime.sleep(60)"
+)
+
+# Says the number of its connection and ends.
+ANSWERS_ONCE = (
+    "import os, socket\n"
+    "door = socket.socket(fileno=int(os.environ['ASSAY_HTTP__FD']))\n"
+    "door.setblocking(True)\n"
+    "caller, _ = door.accept()\n"
+    "caller.sendall(str(os.getpid()).encode())"
 )
 
 
@@ -115,3 +126,47 @@ async def test_a_part_gets_each_setting_once(
     assert shown["ASSAY_SCORER__API_KEY_FILE"] == "/y"
     assert stat.S_IMODE((tmp_path / "run").stat().st_mode) == 0o700
     assert stat.S_IMODE(part.process.log.stat().st_mode) == 0o600
+
+
+async def test_a_service_that_is_started_again_keeps_its_port(tmp_path: Path) -> None:
+    """Nobody else gets it meanwhile, and who connects waits; with the end it is given up."""
+    said: list[str] = []
+    parts = Parts(tmp_path / "run", said.append)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        wanted = str(taken.getsockname()[1])
+        part = parts.launch("part", ["-c", ANSWERS_ONCE], {"ASSAY_HTTP__PORT": wanted})
+    port = int(part.environment["ASSAY_HTTP__PORT"])
+    assert said == [f"port {wanted} is taken; part uses {port}"]
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    try:
+        async with asyncio.timeout(30):
+            first = await ask()
+            while part.process.pid is not None:
+                await asyncio.sleep(0.01)
+            with socket.socket() as thief:
+                thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                with pytest.raises(OSError, match="in use"):
+                    thief.bind(("127.0.0.1", port))
+            waiting = asyncio.create_task(ask())
+            await parts.look()
+            second = await waiting
+    finally:
+        await parts.end("part")
+    assert b"" != first != second != b""
+    with pytest.raises(ConnectionRefusedError):
+        await ask()
+
+
+async def test_an_address_that_cannot_be_had_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_HTTP__HOST", "192.0.2.1")
+    parts = Parts(tmp_path / "run", lambda text: None)
+    with pytest.raises(ServerError, match=r"part: ASSAY_HTTP__HOST.*192\.0\.2\.1:0"):
+        parts.launch("part", ["-c", ANSWERS_ONCE], {"ASSAY_HTTP__PORT": "0"})

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import logging as stdlib_logging
+import os
 import socket
 from typing import Any
 
@@ -82,6 +83,22 @@ def test_a_taken_port_is_named_and_another_chosen() -> None:
 def test_an_address_that_is_not_ours_is_a_setting_to_mend() -> None:
     with pytest.raises(SettingsError, match=r"ASSAY_HTTP__HOST.*192\.0\.2\.1:0"):
         http.bind(HttpSection(host="192.0.2.1"))
+
+
+def test_a_socket_that_is_passed_on_is_taken() -> None:
+    """As systemd and others do; what is none is a setting to mend."""
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        with http.bind(HttpSection(port=9, fd=os.dup(held.fileno()))) as sock:
+            assert sock.getsockname() == held.getsockname()
+        held.settimeout(30)
+        with socket.create_connection(held.getsockname()):
+            held.accept()[0].close()
+    with socket.socket() as deaf, pytest.raises(SettingsError, match="ASSAY_HTTP__FD"):
+        http.bind(HttpSection(fd=os.dup(deaf.fileno())))
+    with open(os.devnull) as file, pytest.raises(SettingsError, match="ASSAY_HTTP__FD"):
+        http.bind(HttpSection(fd=os.dup(file.fileno())))
+    with pytest.raises(SettingsError, match="ASSAY_HTTP__FD"):
+        http.bind(HttpSection(fd=1_000_000))
 
 
 def test_logs_are_json_with_request_and_trace(monkeypatch: pytest.MonkeyPatch) -> None:
