@@ -14,14 +14,15 @@ from pathlib import Path
 
 from assay_runtime import http
 from assay_runtime.service import READY_PREFIX
-from assay_runtime.settings import HttpSection, SettingsError
+from assay_runtime.settings import Settings, SettingsError, load
 from deploy.dev.data_folder import private_folder, write_private
 from deploy.dev.part_log import PartLog
 from deploy.owned_process import OwnedProcess, ServerError
 
 _READY_S = 60.0
 _STOP_S = 20.0
-_HOST, _PORT, _FD = "ASSAY_HTTP__HOST", "ASSAY_HTTP__PORT", "ASSAY_HTTP__FD"
+_HTTP = "ASSAY_HTTP__"
+_PORT, _FD = f"{_HTTP}PORT", f"{_HTTP}FD"
 Say = Callable[[str], None]
 
 
@@ -71,16 +72,16 @@ class Parts:
             PartLog(log),
         )
         self._parts[name] = part
-        if _PORT in environment and f"{_HOST}_FILE" not in part.environment:
+        if _PORT in environment:
             self._listen(part)
         self._run(part)
         return part
 
     def _listen(self, part: Part) -> None:
+        ours = {n: text for n, text in part.environment.items() if n.startswith(_HTTP)}
         wanted = part.environment[_PORT]
         try:
-            section = HttpSection(host=part.environment.get(_HOST, "127.0.0.1"), port=int(wanted))
-            part.listener = http.listen(section)
+            part.listener = http.listen(load(Settings, ours).http)
         except SettingsError as error:
             raise ServerError(f"{part.name}: {error}") from error
         got = str(part.listener.getsockname()[1])
@@ -107,14 +108,9 @@ class Parts:
         raise ServerError(f"{part.name} was not ready in {_READY_S:g} s; see {part.process.log}")
 
     async def listening(self, part: Part) -> None:
-        """Wait until a service says where it listens, and keep it there."""
+        """Wait until a service says where it listens."""
         line = await self.line(part, READY_PREFIX)
         part.address = json.loads(line.removeprefix(READY_PREFIX))["http"]
-        got, wanted = part.address.rpartition(":")[2], part.environment.get(_PORT, "0")
-        if wanted not in ("0", got):
-            self._say(f"port {wanted} is taken; {part.name} uses {got}")
-        # Started again, it shall come back where it was.
-        part.environment[_PORT] = got
 
     async def ready(self, names: Sequence[str]) -> None:
         """Ready is what `/readyz` says: partitions assigned, nothing away."""

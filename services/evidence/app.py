@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 
 from assay.topics import catalogue
+from assay_runtime import http
 from assay_runtime.opening import opened
 from assay_runtime.pipeline import Pipeline
 from assay_runtime.service import Service
@@ -32,11 +33,10 @@ def open_store(url: str) -> EvidenceStore:
 def build(settings: EvidenceSettings) -> Service:
     """The service from its settings."""
     section = settings.evidence
-    host = settings.http.host
+    host = http.host_of(settings.http)
     if not section.token and not _is_loopback(host):
-        raise SettingsError(
-            f"ASSAY_HTTP__HOST is {host}, beyond loopback: set ASSAY_EVIDENCE__TOKEN first"
-        )
+        what = "ASSAY_HTTP__HOST" if settings.http.fd is None else "the socket of ASSAY_HTTP__FD"
+        raise SettingsError(f"{what} is {host}, beyond loopback: set ASSAY_EVIDENCE__TOKEN first")
     store = open_store(section.store)
     handler = EvidenceHandler(store, settings.kafka.log)
     access = Access(section.token, section.full_text_token, section.erasure_token)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import os
 import socket
 from collections.abc import Iterator
 
@@ -27,6 +28,18 @@ def bind(section: HttpSection) -> socket.socket:
     if section.port not in (0, using := sock.getsockname()[1]):
         log.warning("port_taken", taken=section.port, using=using)
     return sock
+
+
+def host_of(section: HttpSection) -> str:
+    """Where `bind` listens: an inherited socket's own address, whatever the settings say."""
+    if section.fd is None:
+        return section.host
+    try:
+        copy = os.dup(section.fd)
+    except OSError as error:
+        raise SettingsError(f"ASSAY_HTTP__FD: {section.fd}: {error.strerror}") from error
+    with _inherited(copy) as sock:
+        return str(sock.getsockname()[0])
 
 
 def listen(section: HttpSection) -> socket.socket:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from typing import Any
 
 import httpx
@@ -135,6 +136,20 @@ def test_beyond_loopback_only_with_a_token(host: str) -> None:
     with pytest.raises(SettingsError, match="ASSAY_EVIDENCE__TOKEN"):
         build(settings)
     build(settings.model_copy(update={"evidence": EvidenceSection(token="t")}))
+
+
+def test_nor_on_a_socket_from_elsewhere() -> None:
+    """DESIGN §7: what counts is where it listens, not what the settings would have been."""
+    with socket.create_server(("0.0.0.0", 0)) as held:
+        settings = EvidenceSettings(http=HttpSection(fd=held.fileno()))
+        with pytest.raises(SettingsError, match=r"FD is 0\.0\.0\.0.*ASSAY_EVIDENCE__TOKEN"):
+            build(settings)
+        build(settings.model_copy(update={"evidence": EvidenceSection(token="t")}))
+    with socket.create_server(("127.0.0.1", 0)) as held:
+        build(EvidenceSettings(http=HttpSection(fd=held.fileno())))
+        assert held.getsockname()[0] == "127.0.0.1", "the socket itself stays open"
+    with pytest.raises(SettingsError, match="ASSAY_HTTP__FD"):
+        build(EvidenceSettings(http=HttpSection(fd=1_000_000)))
 
 
 def test_nothing_is_passed_over() -> None:
