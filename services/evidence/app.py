@@ -35,8 +35,10 @@ def build(settings: EvidenceSettings) -> Service:
     section = settings.evidence
     host = http.host_of(settings.http)
     if not section.token and not _is_loopback(host):
-        what = "ASSAY_HTTP__HOST" if settings.http.fd is None else "the socket of ASSAY_HTTP__FD"
-        raise SettingsError(f"{what} is {host}, beyond loopback: set ASSAY_EVIDENCE__TOKEN first")
+        raise SettingsError(
+            f"ASSAY_HTTP__HOST, or the socket of ASSAY_HTTP__FD, is {host}, beyond loopback: "
+            "set ASSAY_EVIDENCE__TOKEN first"
+        )
     store = open_store(section.store)
     handler = EvidenceHandler(store, settings.kafka.log)
     access = Access(section.token, section.full_text_token, section.erasure_token)

@@ -142,7 +142,7 @@ def test_nor_on_a_socket_from_elsewhere() -> None:
     """DESIGN §7: what counts is where it listens, not what the settings would have been."""
     with socket.create_server(("0.0.0.0", 0)) as held:
         settings = EvidenceSettings(http=HttpSection(fd=held.fileno()))
-        with pytest.raises(SettingsError, match=r"FD is 0\.0\.0\.0.*ASSAY_EVIDENCE__TOKEN"):
+        with pytest.raises(SettingsError, match=r"FD, is 0\.0\.0\.0.*ASSAY_EVIDENCE__TOKEN"):
             build(settings)
         build(settings.model_copy(update={"evidence": EvidenceSection(token="t")}))
     with socket.create_server(("127.0.0.1", 0)) as held:
