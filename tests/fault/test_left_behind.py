@@ -67,9 +67,11 @@ async def test_a_service_left_behind_stops_aloud_and_loses_only_what_is_gone() -
             replica.end(signal.SIGTERM, 30)
         found = check(log, stores, asked, stack.public_key, declared=gone)
         assert found.violations == {}
-        assert found.counts["declared_lost"] == len(gone)
-        assert found.counts["signed"] == len(left)
-        assert check(log, stores, asked, stack.public_key).of("lost") == len(gone)
+        # What was on its way to the stopped process may come through all the same.
+        lost = found.counts["declared_lost"]
+        assert 0 < lost <= len(gone)
+        assert found.counts["signed"] == len(asked) - lost
+        assert check(log, stores, asked, stack.public_key).of("lost") == lost
 
 
 def _said(stack: RunningStack) -> str:
